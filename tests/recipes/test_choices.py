@@ -131,3 +131,32 @@ def test_grades_are_no_choices(fitted):
     page = (fitted / "report.html").read_text()
     assert "Scores are not probabilities on these data" in page
     assert "A score is the probability" not in page
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss"),
+    [
+        ({1: 1}, "softmax (training labels are 0 or 1, and rows have no weights)"),
+        ({1: 2}, "lambdarank (training labels go up to 2)"),
+    ],
+)
+def test_equal_weights_are_no_weights_and_the_loss_is_stated(arguments, labels, loss, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path))
+    rows = pl.read_csv(arguments[2]).with_columns(pl.col("y").replace(labels), pl.lit(3.0).alias("w"))
+    rows.write_csv(tmp_path / "rows.csv")
+    data = [arguments[0], "--data", str(tmp_path / "rows.csv"), "--qid", "q", "--label", "y"]
+    outs = [tmp_path / name / "1" for name in ("weighted", "plain")]
+    for out, option in zip(outs, ("--weight", "--ignore"), strict=True):
+        assert fit.main([*data, option, "w", "--out", str(out)]) == 0
+        assert f"Loss of LightGBM: {loss.replace(' (', ', because ').rstrip(')')}" in " ".join(
+            capsys.readouterr().out.split()
+        )
+        report = json.loads((out / "report.json").read_text())
+        assert report["first_stage"]["loss"] == loss
+        assert report["first_stage"]["params"]["objective"] == loss.split()[0]
+        assert loss in (out / "report.html").read_text()
+    models = [{file.name: file.read_bytes() for file in out.iterdir() if "report" not in file.name} for out in outs]
+    manifests = [json.loads(model.pop("manifest.json")) for model in models]
+    assert models[0] == models[1]
+    differing = {name for name in manifests[0] if manifests[0][name] != manifests[1][name]}
+    assert differing <= {"name", "created_at", "recipe", "files", "sha256"}

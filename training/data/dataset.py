@@ -271,6 +271,8 @@ class Splits:
     def with_normalised_weights(self) -> Splits:
         """Return the same splits with weights whose mean over the training queries is 1: only their ratios count.
 
+        A split whose weights are all equal to that mean has none: it is fitted and measured as data without weights.
+
         Raises:
             DataError: if no query of a split has a weight above 0, or one is beyond all measure.
         """
@@ -301,6 +303,9 @@ class Splits:
                     f"the largest weight of the {name} queries is more than {MOST_WEIGHT:g} times the mean of the "
                     "training queries: lower it",
                 )
+        train, valid, test = (
+            part if np.any(part.weights != 1.0) else replace(part, weights=None) for part in (train, valid, test)
+        )
         return replace(self, train=train, valid=valid, test=test)
 
     def described_by(self, schema: FeatureSchema) -> Splits:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -91,7 +91,7 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
     Convention: a column that looks like a time is called neither an id nor query-level. With fewer than ``FEWEST``
     lists, only names, categories and ``rounding`` are checked.
     """
-    lists, findings, per_list = ListFacts(train), list[Finding](), list[str]()
+    lists, findings, per_list = ListFacts(train), list[Finding](), dict[str, int]()
     coarse = {column.name: column for column in rounding or ()}
     for feature, column in zip(train.schema.features, columns(train.features), strict=True):
         name, leave_out = feature.name, remedies.exclusion(feature.name)
@@ -104,8 +104,8 @@ def leaks(train: Dataset, remedies: Remedies, rounding: tuple[Rounding, ...] | N
             texts.append(f"has {numbers}, more than float32 tells apart. It looks like an id: {leave_out}")
         else:
             texts.append(_row_id(feature, column, lists, leave_out))
-            if lists.longer >= FEWEST and lists.same_in_all(column):
-                per_list.append(name)
+            if _nearly(same := lists.count_same(column), lists.longer):
+                per_list[name] = same
         findings += [Finding((name,), f"{name!r} {text}") for text in texts if text is not None]
         if name in coarse and not coarse[name].looks_like_id:
             findings.append(Finding((name,), f"{coarse[name]}; or {leave_out}"))
@@ -206,15 +206,17 @@ def _row_id(feature: Feature, column: Column, lists: ListFacts, leave_out: str) 
     return f"{reason} {count} of {lists.longer} lists of two or more. It looks like an id: {leave_out}"
 
 
-def _query_level(names: list[str], lists: ListFacts, remedies: Remedies) -> Finding:
-    """Return one finding for all query-level columns: there may be many, and most are intended."""
+def _query_level(per_list: Mapping[str, int], lists: ListFacts, remedies: Remedies) -> Finding:
+    """Return one finding for all query-level columns, by lists with one value: there may be many, most intended."""
+    names, fewest = list(per_list), min(per_list.values())
     several = len(names) > 1
+    of = "all" if fewest == lists.longer else f"{fewest} or more of" if several else f"{fewest} of"
     has, it = ("have", "They") if several else ("has", "It")
     them, it_alone = ("them", "one of them") if several else ("it", "it")
     listed = ", ".join(map(repr, names[:_MOST_NAMES])) + (" …" if len(names) > _MOST_NAMES else "")
     text = (
-        f"{listed} {has} one value per list in all {lists.longer} training lists of two or more. {it} cannot change an "
-        f"order alone; trees, and a network's encoder and context, can use {them} together with other columns. "
+        f"{listed} {has} one value per list in {of} {lists.longer} training lists of two or more. {it} cannot change "
+        f"an order alone; trees, and a network's encoder and context, can use {them} together with other columns. "
         f"If {it_alone} is an id or a time of the query, {remedies.exclusion('NAME' if several else names[0])}"
     )
     return Finding(tuple(names), text)
@@ -331,12 +333,12 @@ class ListFacts:
         again[1:] = (column[order][1:] == column[order][:-1]) & (self._query_of[1:] == self._query_of[:-1])
         return self._nowhere(again)
 
-    def same_in_all(self, column: Column) -> bool:
-        """Return whether the column is constant in every list of two or more, but not overall."""
+    def count_same(self, column: Column) -> int:
+        """Count the lists of two or more in which the column is constant; 0 if all of these have one value."""
         values = np.where(np.isnan(column), np.finfo(np.float32).min, column)
         low, high = np.minimum.reduceat(values, self._starts), np.maximum.reduceat(values, self._starts)
-        longer = self._longer
-        return bool((low[longer] == high[longer]).all() and low[longer].min() < high[longer].max())
+        same = low[self._longer & (low == high)]
+        return len(same) if len(same) and same.min() < same.max() else 0
 
     def count_within(self, column: Column, low: float, high: float) -> int:
         """Count the lists with a value of the column and none outside the bounds."""

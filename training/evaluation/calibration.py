@@ -16,6 +16,9 @@ from listwright.training.evaluation.protocol import check_complete
 FEWEST_LISTS = 20
 """Fewest validation lists with a choice among scored candidates that a temperature is fitted on."""
 
+FOLDS = 5
+"""Parts of the validation lists, each predicted by a temperature fitted on the others."""
+
 SAME = float(np.finfo(np.float32).eps)
 """Scores whose standard deviation is this part of their size, or less, are equal but for rounding."""
 
@@ -43,8 +46,11 @@ def without_choice(data: Dataset) -> int:
 
 
 def are_choices(splits: Splits) -> bool:
-    """Return whether every list of every split has exactly one relevant candidate: the one that was chosen."""
-    return not any(without_choice(part) for part in (splits.train, splits.valid, splits.test))
+    """Return whether every training and validation list has exactly one relevant candidate: the one that was chosen.
+
+    Test labels decide nothing about a bundle.
+    """
+    return not any(without_choice(part) for part in (splits.train, splits.valid))
 
 
 def choices(reranker: Reranker, data: Dataset, strategy: str) -> list[ListOutcome]:
@@ -78,7 +84,8 @@ def temperature_of(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"]
     """Fit the temperature under which the choices are most likely.
 
     Definition: ``T = argmax sum_n w_n log softmax(s_n / T)_chosen``. It is concave in 1/T, so there is one optimum,
-    looked for between :data:`LOWEST` and :data:`HIGHEST`.
+    looked for between :data:`LOWEST` and :data:`HIGHEST`. T is 1 instead where temperatures fitted on
+    ``1 - 1 / FOLDS`` of the lists do not raise the mean log-probability of the choices of the others above that at 1.
 
     Args:
         outcomes: N lists.
@@ -88,7 +95,28 @@ def temperature_of(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"]
         None if there are fewer than :data:`FEWEST_LISTS` lists, or no list has scores that float32 tells apart: nothing
         is known then, and the service divides by 1.
     """
-    if len(outcomes) < FEWEST_LISTS or (weights is not None and not weights.any()):
+    if len(outcomes) < FEWEST_LISTS:
+        return None
+    fitted = _likeliest(outcomes, weights)
+    return fitted if fitted is None or _gain_out_of_fold(outcomes, weights) > 0.0 else 1.0
+
+
+def _gain_out_of_fold(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"] | None) -> float:
+    """Return the mean log-probability that choices gain over T = 1, by temperatures fitted without their fold."""
+    fold_of = np.random.default_rng(0).permutation(len(outcomes)) % FOLDS
+    gains = np.zeros(len(outcomes))
+    for fold in range(FOLDS):
+        inside, outside = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        fitted = _likeliest([outcomes[n] for n in inside], None if weights is None else weights[inside])
+        held_out = [outcomes[n] for n in outside]
+        if fitted is not None:
+            gains[outside] = log_probabilities(held_out, fitted) - log_probabilities(held_out, 1.0)
+    return float(np.average(gains, weights=weights))
+
+
+def _likeliest(outcomes: list[ListOutcome], weights: Float[np.ndarray, " N"] | None) -> float | None:
+    """Return the temperature of the largest likelihood; None where no list that counts has different scores."""
+    if weights is not None and not weights.any():
         return None
     scale = float(np.sqrt(np.mean([choice.scores.var() for choice in outcomes])))
     if scale <= SAME * max(float(np.abs(choice.scores).max()) for choice in outcomes):

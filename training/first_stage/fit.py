@@ -149,6 +149,7 @@ def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...
     facts: dict[str, object] = {
         "kind": "lambdamart",
         **_facts(tuned),
+        "loss": "{} ({})".format(*lambdamart.loss_of(splits.train, spec.settings)),
         "train_scores": f"out-of-fold, {spec.folds} folds" if spec.folds else "of the model itself",
     }
     if columns:

@@ -22,7 +22,7 @@ from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.shards.rows import by_chunk
 from listwright.training.first_stage.boosting import Directions, Grower, LocalGrower, Queries, bounds_of, settings_of
-from listwright.training.recipe.config import LambdaMart
+from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 from listwright.training.search import (
     LAMBDAMART,
     GoesOn,
@@ -149,9 +149,7 @@ def search_settings(
     many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
     if own["cat_smooth"] is None:
         own["cat_smooth"] = MUCH_SMOOTHING if many else LIGHTGBM_SMOOTHING
-    loss = own["objective"]
-    if loss == "auto":
-        loss = "softmax" if train.weights is None and train.labels.max() <= 1 else "lambdarank"
+    loss, _ = loss_of(train, spec.settings)
     if not many:
         space = {**space, "cat_smooth": Range(own["cat_smooth"], own["cat_smooth"])}
     own["objective"], space = loss, {**space, "objective": OneOf((loss,))}
@@ -168,6 +166,17 @@ def search_settings(
         rounds=rounds,
         goes_on=goes_on,
     )
+
+
+def loss_of(train: Dataset, settings: LambdaMartSettings) -> tuple[str, str]:
+    """Return the loss that trees are fitted by, and the reason for it."""
+    if settings.objective != "auto":
+        return settings.objective, "the recipe sets it"
+    if train.weights is not None:
+        return "lambdarank", "training rows have weights"
+    if (highest := train.labels.max()) > 1:
+        return "lambdarank", f"training labels go up to {highest}"
+    return "softmax", "training labels are 0 or 1, and rows have no weights"
 
 
 def _report_to(task: Task, watch: StepReport | None, objective: Objective) -> Objective:

@@ -180,8 +180,13 @@ def comparison_weights(splits: Splits) -> Float[np.ndarray, " N"] | None:
     """Return the weights of the N queries that rankers are compared on: the validation queries, then the training
     queries; None if all are alike.
     """
-    valid, train = splits.valid.query_weights, splits.train.query_weights
-    return None if valid is None or train is None else np.concatenate([valid, train])
+    parts = (splits.valid, splits.train)
+    weights = [part.query_weights for part in parts]
+    if all(own is None for own in weights):
+        return None
+    return np.concatenate(
+        [np.ones(len(part)) if own is None else own for part, own in zip(parts, weights, strict=True)]
+    )
 
 
 def first_stage_ndcg(first: FittedFirstStage, splits: Splits, cutoff: int) -> Float[np.ndarray, " N"]:

@@ -146,6 +146,7 @@ def fit_first_stage(
         for note in fitted.notes:
             progress.remark(note)
         return fitted, None, ()
+    progress.say("Loss of LightGBM: {}, because {}".format(*lambdamart.loss_of(splits.train, spec.settings)))
     if spec.relative == "auto" and not candidates(splits.train.schema, KINDS):
         spec = spec.model_copy(update={"relative": "none"})  # the same would be fitted twice
     grower = LocalGrower() if run.workers is None else ParallelGrower(run.workers)

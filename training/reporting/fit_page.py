@@ -363,9 +363,9 @@ def importance_section(report: Facts) -> list[PageSection]:
         return []
     text = (
         f"Loss: decrease of NDCG@10 over {facts['queries']:,} test queries if a feature's values are shuffled among "
-        "the candidates of each list, or among lists if the feature never varies within one. It includes the feature's "
-        "effect through list-relative columns and the second stage. Of several features with the same information "
-        "each has a small loss, because the others replace it."
+        "the candidates of each list, or among lists if the feature varies in fewer than half of them. It includes the "
+        "feature's effect through list-relative columns and the second stage. Of several features with the same "
+        "information each has a small loss, because the others replace it."
     )
     rows, has_gain = [], any(share is not None for _, share, *_ in facts["rows"])
     for name, share, relative, loss, low, high in facts["rows"]:

@@ -19,8 +19,9 @@ def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iter
         yield f"{calibration_title(facts)}."
     for ranker in facts.get("rankers", []):
         yield (
-            f"{ranker_name(ranker['ranker'], names)}, temperature {ranker['temperature']:.3g}: expected calibration "
-            f"error {_error(ranker['before'])} before, {_error(ranker['after'])} after; {top_sentence(ranker)}."
+            f"{ranker_name(ranker['ranker'], names)}, temperature {ranker['temperature']:.3g}"
+            f"{' (a fitted one is no better)' if ranker['temperature'] == 1.0 else ''}: expected calibration error "
+            f"{_error(ranker['before'])} before, {_error(ranker['after'])} after; {top_sentence(ranker)}."
         )
 
 
@@ -34,7 +35,7 @@ def _calibration(report: Facts) -> list[PageSection]:
     if facts is None:
         return []
     if not facts["rankers"]:
-        return [PageSection(calibration_title(facts), [NO_PROBABILITIES])]
+        return [PageSection(calibration_title(facts), [UNMEASURED if _calibrated(facts) else NO_PROBABILITIES])]
     names = report["rankers"]
     answers = report.get("default_strategy", {}).get("strategy")
     answering = next((ranker for ranker in facts["rankers"] if ranker["ranker"] == answers), facts["rankers"][0])
@@ -49,8 +50,9 @@ def _calibration(report: Facts) -> list[PageSection]:
         for ranker in facts["rankers"]
     ]
     text = [
-        "Each list has one chosen candidate. The service divides the scores of a list by the ranker's temperature, and "
-        "answers with their softmax. The temperature was fitted on validation lists. It does not change the order.",
+        f"Each list has one chosen candidate{_left_out(facts)}. The service divides the scores of a list by the "
+        "ranker's temperature, and answers with their softmax. The temperature was fitted on validation lists. It does "
+        "not change the order.",
         f"{ranker_name(answering['ranker'], names)}: {top_sentence(answering)}. {gain_sentence(answering)}"
         f"{chance_sentence(answering['after'])}",
     ]
@@ -74,6 +76,8 @@ NO_PROBABILITIES = (
     "and give its order. They are not probabilities of being chosen, and are comparable within one list only."
 )
 
+UNMEASURED = "No test list has a choice among scored candidates: how well scores are calibrated is not measured."
+
 WHEN = ("before", "after")
 
 LEVEL = 0.05
@@ -86,9 +90,22 @@ def calibration_title(facts: Facts) -> str:
     if not facts["choices"]:
         have = f"{without:,} of {lists:,} lists {'does' if without == 1 else 'do'} not have"
         return f"Scores are not probabilities on these data: {have} exactly one relevant candidate"
-    if not facts["rankers"]:
+    if not facts["rankers"] and not _calibrated(facts):
         return "Scores are not calibrated: too few lists have a choice among scored candidates"
+    if without:
+        return "A score is the probability of being chosen: each training and validation list has one choice"
     return f"A score is the probability of being chosen: each of {lists:,} lists has one choice"
+
+
+def _calibrated(facts: Facts) -> bool:
+    """Return whether the bundle has temperatures; reports of earlier versions have measured all."""
+    return bool(facts.get("calibrated", facts["rankers"]))
+
+
+def _left_out(facts: Facts) -> str:
+    """Return the exception of the test lists that have no choice, or several; empty where there are none."""
+    without = facts["without_choice"]
+    return f", except {without:,} test lists, which are not measured here" if without else ""
 
 
 def top_sentence(ranker: Facts) -> str:
@@ -98,7 +115,9 @@ def top_sentence(ranker: Facts) -> str:
 
 
 def gain_sentence(ranker: Facts) -> str:
-    """Return how the temperature changes the likelihood of unseen choices."""
+    """Return how the temperature changes the likelihood of unseen choices, or why it is 1."""
+    if ranker["temperature"] == 1.0:
+        return "The temperature is 1: a fitted one does not make the choices of held-out validation lists more likely."
     gain = ranker["log_probability"]["gain"]
     verdict = verdict_of(gain["low"], gain["high"])
     text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from onnx import helper, numpy_helper
 from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
@@ -38,7 +38,7 @@ from listwright.training.export.forest import attach, forest_graph
 from listwright.training.recipe.config import Router as RouterSpec
 
 FOLDS = 5
-"""Folds of the forest's own cross-fitting."""
+"""Folds of the cross-fitting of the forest, and of the temperature."""
 
 COVERAGES = tuple(share / 10 for share in range(1, 11))
 """Shares of the lists with a positive estimated gain that are tried as routed."""
@@ -177,15 +177,28 @@ def _fit_forest(spec: RouterSpec, lists: JudgedLists, rows: np.ndarray, *, seed:
 
 
 def calibrate(shares: Float[np.ndarray, "N K"], best: Float[np.ndarray, "N K"]) -> float:
-    """Return the temperature under which held-out shares are the likeliest probabilities of ``best``."""
+    """Return the temperature under which held-out shares are the likeliest probabilities of ``best``.
+
+    It is 1 where temperatures fitted on some of the lists do not make the best specialists of the others more likely.
+    """
     log_shares = np.log(np.maximum(shares, SMALLEST_SHARE))
 
-    def loss(log_temperature: float) -> float:
-        scaled = log_shares / np.exp(log_temperature)
+    def log_probability(lists: Int[np.ndarray, " M"], temperature: float) -> Float[np.ndarray, " M"]:
+        scaled = log_shares[lists] / temperature
         log_p = scaled - np.logaddexp.reduce(scaled, axis=1, keepdims=True)
-        return float(-(best * log_p).sum(axis=1).mean())
+        values: Float[np.ndarray, " M"] = (best[lists] * log_p).sum(axis=1)
+        return values
 
-    return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded").x))
+    def fit(lists: Int[np.ndarray, " M"]) -> float:
+        def loss(log_temperature: float) -> float:
+            return -float(log_probability(lists, float(np.exp(log_temperature))).mean())
+
+        return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded").x))
+
+    gains = np.empty(len(best))
+    for inside, outside in KFold(FOLDS, shuffle=True, random_state=0).split(best):
+        gains[outside] = log_probability(outside, fit(inside)) - log_probability(outside, 1.0)
+    return fit(np.arange(len(best))) if gains.mean() > 0.0 else 1.0
 
 
 def choose_margin(

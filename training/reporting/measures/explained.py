@@ -84,9 +84,10 @@ def measure_importance(reranker: Reranker, model: str | bytes | None, test: Data
 
     There are two measures. Split gain is what the splits on a column add to LightGBM's objective on the training rows.
     Permutation importance (Breiman, Machine Learning 45, 2001) is the NDCG@10 that the test queries lose where a
-    feature's values are shuffled: among the candidates of each list, or among the lists if no list has two values. The
-    bundle ranks the shuffled lists, by its default. So the loss holds what the feature does through its list-relative
-    columns and through the second stage.
+    feature's values are shuffled: among the candidates of each list, or among the lists if it varies in fewer than half
+    of those of two candidates or more. Shuffled among candidates, such a feature would change in a minority of lists,
+    and one cell would decide what is measured. The bundle ranks the shuffled lists, by its default. So the loss holds
+    what the feature does through its list-relative columns and through the second stage.
 
     Args:
         reranker: Reranker of the sealed bundle.
@@ -158,6 +159,7 @@ def _measure_losses(
     sample = test.select(queries)
     lists = [features for features, _ in sample.lists()]
     places = [rng.permutation(len(rows)) for rows in lists]
+    longer = [rows for rows in lists if len(rows) > 1]
     others = rng.permutation(len(lists))
 
     def keys_of(n: int, rows: Float[np.ndarray, "L D"]) -> Float[np.ndarray, " L"]:
@@ -166,10 +168,11 @@ def _measure_losses(
     whole, losses = [keys_of(n, rows) for n, rows in enumerate(lists)], list[np.ndarray]()
     ndcg = QueryNdcg(sample.labels, sample.offsets, cutoff=CUTOFF, gains=test.gains)
     for column in columns:
-        varies = any(not np.array_equal(rows[:, column], np.roll(rows[:, column], 1), equal_nan=True) for rows in lists)
+        varying = sum(not np.array_equal(rows[1:, column], rows[:-1, column], equal_nan=True) for rows in longer)
+        among_lists = 2 * varying < len(longer)
         keys = whole.copy()
         for n, rows in enumerate(lists):
-            values = rows[places[n], column] if varies else np.full(len(rows), lists[others[n]][0, column])
+            values = np.full(len(rows), lists[others[n]][0, column]) if among_lists else rows[places[n], column]
             if not np.array_equal(values, rows[:, column], equal_nan=True):
                 changed = rows.copy()
                 changed[:, column] = values

@@ -63,8 +63,9 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
         splits: Splits of the run; the test lists are evaluated.
 
     Returns:
-        ``choices`` (whether labels are choices), ``lists`` (of all splits), ``without_choice`` of these, and
-        ``rankers``: one entry for every ranker with a temperature, see :func:`_of_ranker`.
+        ``choices`` (whether labels are choices, by training and validation lists), ``lists`` (of all splits),
+        ``without_choice`` of these, ``calibrated`` (whether the bundle has temperatures), and ``rankers``: one entry
+        for every ranker with a temperature, see :func:`_of_ranker`; none where no test list has a choice.
     """
     parts = (splits.train, splits.valid, splits.test)
     rankers: list[dict[str, object]] = []
@@ -82,6 +83,7 @@ def reliability(reranker: Reranker, splits: Splits) -> dict[str, object]:
         "choices": are_choices(splits),
         "lists": sum(map(len, parts)),
         "without_choice": sum(map(without_choice, parts)),
+        "calibrated": bool(reranker.manifest.temperatures),
         "rankers": rankers,
     }
 

@@ -18,10 +18,11 @@ from listwright.training.evaluation.bootstrap import bootstrap_interval
 from listwright.training.evaluation.protocol import METRICS, Evaluation
 from listwright.training.first_stage import lambdamart
 from listwright.training.first_stage.lambdamart import query_folds
+from listwright.training.pipeline.choice import comparison_weights
 from listwright.training.pipeline.steps import with_bundle_schema
 from listwright.training.pipeline.workspace import digest_of
 from listwright.training.recipe import config
-from listwright.training.recipe.config import LambdaMart
+from listwright.training.recipe.config import LambdaMart, LambdaMartSettings
 from listwright.training.recipe.data import TableData
 from listwright.training.recipe.model import MlpSpec
 from listwright.training.recipe.options import recipe_from
@@ -68,10 +69,33 @@ def test_only_ratios_count(planted_data):
 @pytest.mark.parametrize("size", [1e308, 1e-300, 5e-324])
 def test_weights_of_any_size_have_their_ratios(planted_data, size):
     train, valid = planted_data
-    rows = [np.full(part.rows, size) for part in (train, valid, valid)]
+    rows = [np.repeat([1.0, 0.0], part.rows // 2) for part in (train, valid, valid)]
+    found = splits_of(planted_data, *(size * own for own in rows)).with_normalised_weights()
+    for part, own in zip((found.train, found.valid, found.test), rows, strict=True):
+        assert part.weights == pytest.approx(2.0 * own)
+
+
+@pytest.mark.parametrize("size", [1.0, 0.1, 1e308, 5e-324])
+def test_equal_weights_are_no_weights(planted_data, size):
+    plain = Splits(planted_data[0], planted_data[1], planted_data[1], "by hand")
+    rows = [np.full(part.rows, size) for part in (plain.train, plain.valid, plain.test)]
     found = splits_of(planted_data, *rows).with_normalised_weights()
-    for part in (found.train, found.valid, found.test):
-        assert part.weights == pytest.approx(1.0)
+    assert [part.weights for part in (found.train, found.valid, found.test)] == [None] * 3
+    assert digest_of(found) == digest_of(plain)
+    assert comparison_weights(found) is None
+
+
+def test_weights_of_other_queries_do_not_make_those_of_training(planted_data):
+    train, valid = planted_data
+    other = np.linspace(0.5, 1.5, valid.rows)
+    found = splits_of(planted_data, np.full(train.rows, 2.0), 2.0 * other, np.full(valid.rows, 4.0))
+    found = found.with_normalised_weights()
+    assert found.train.weights is None
+    assert found.valid.weights == pytest.approx(other)
+    assert found.test.weights == pytest.approx(2.0), "a list of it counts twice as much as one of training"
+    expected = [*found.valid.query_weights, *np.ones(len(train))]
+    assert comparison_weights(found).tolist() == pytest.approx(expected)
+    assert lambdamart.loss_of(found.train, LambdaMartSettings())[1].startswith("training labels go up to 2")
 
 
 def test_a_weight_beyond_all_measure_is_refused(planted_data):

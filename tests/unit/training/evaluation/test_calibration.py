@@ -21,7 +21,7 @@ from listwright.training.evaluation.calibration import (
 )
 from listwright.training.reporting.measures import scores as measure
 from listwright.training.reporting.measures.scores import calibration, reliability
-from listwright.training.reporting.score_sections import calibration_title
+from listwright.training.reporting.score_sections import calibration_title, gain_sentence, score_lines
 
 LENGTH = 5
 
@@ -40,11 +40,18 @@ def test_a_planted_temperature_is_found(temperature, scale):
 
 
 def test_a_list_of_weight_2_is_two_lists():
-    found = planted(60, 0.7)
-    weights = np.repeat([2.0, 1.0, 0.0], 20)
-    twice = [*found[:20], *found[:20], *found[20:40]]
+    found = planted(240, 0.7)
+    weights = np.repeat([2.0, 1.0, 0.0], 80)
+    twice = [*found[:80], *found[:80], *found[80:160]]
     assert temperature_of(found, weights) == pytest.approx(temperature_of(twice), rel=1e-4)
     assert temperature_of(found) != pytest.approx(temperature_of(twice), rel=1e-3)
+
+
+def test_a_temperature_that_worsens_calibration_out_of_fold_is_not_taken():
+    """By 30 lists a temperature of 1 is hard to improve on, and one of 5 easy."""
+    right, wrong = ([temperature_of(planted(30, value, seed)) for seed in range(20)] for value in (1.0, 5.0))
+    assert right.count(1.0) >= 12
+    assert wrong.count(1.0) <= 1
 
 
 def test_too_little_gives_no_temperature():
@@ -180,6 +187,23 @@ def test_a_choice_below_the_cutoff_is_left_out():
     assert len(choices(ByHand(), data, "first_stage")) == 100
 
 
+def test_the_report_tells_a_temperature_that_was_not_taken():
+    data = dataset(planted(30, 1.0, seed=2))
+    splits = Splits(data, data, data, "x")
+    fitted = temperatures(ByHand(), splits)
+    assert fitted["first_stage"] == 1.0
+    facts = reliability(ByHand(fitted), splits)
+    found = next(ranker for ranker in facts["rankers"] if ranker["ranker"] == "first_stage")
+    assert found["before"] == found["after"]
+    assert gain_sentence(found) != gain_sentence({**found, "temperature": 1.4})
+    names = {"first_stage": "LightGBM", "qilcm": "QILCM"}
+    taken = {**facts, "rankers": [{**found, "temperature": 1.4}]}
+    not_taken, other = (
+        list(score_lines({"calibration": each}, names))[-1] for each in ({**facts, "rankers": [found]}, taken)
+    )
+    assert not_taken.split(":")[0] == f"{other.split(':')[0].replace('1.4', '1')} (a fitted one is no better)"
+
+
 def test_every_strategy_has_its_own_temperature():
     data = dataset(planted(2000, 2.0))
     found = temperatures(ByHand(), Splits(data, data, data, "by hand"))
@@ -187,16 +211,19 @@ def test_every_strategy_has_its_own_temperature():
     assert found["qilcm"] == pytest.approx(20.0, rel=0.15)
 
 
-@pytest.mark.parametrize("label", [0, 2])
-def test_labels_are_choices_where_every_list_of_every_split_has_one(label):
+def without_a_choice(data, labels):
+    """The same lists, the first of which has other labels."""
+    return dataclasses.replace(data, labels=np.concatenate([labels, data.labels[LENGTH:]]).astype(np.int32))
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0, 0], [1, 1, 0, 0, 0]])
+def test_labels_are_choices_where_every_training_and_validation_list_has_one(labels):
     """A list without a choice, or with two relevant candidates, makes them grades."""
     data = dataset(planted(40, 1.0))
-    labels = data.labels.copy()
-    labels[:LENGTH] = [1, 1, 0, 0, 0] if label else 0
-    other = dataclasses.replace(data, labels=labels)
+    other = without_a_choice(data, labels)
     assert without_choice(other) == 1
     assert are_choices(Splits(data, data, data, "x"))
-    for splits in (Splits(other, data, data, "x"), Splits(data, other, data, "x"), Splits(data, data, other, "x")):
+    for splits in (Splits(other, data, data, "x"), Splits(data, other, data, "x")):
         assert not are_choices(splits)
         assert temperatures(ByHand(), splits) == {}
         found = reliability(ByHand({"first_stage": 1.0}), splits)
@@ -204,6 +231,26 @@ def test_labels_are_choices_where_every_list_of_every_split_has_one(label):
         assert calibration_title(found) == (
             "Scores are not probabilities on these data: 1 of 120 lists does not have exactly one relevant candidate"
         )
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0, 0], [1, 1, 0, 0, 0]])
+def test_test_labels_do_not_decide_whether_temperatures_are_fitted(labels):
+    data = dataset(planted(400, 2.0))
+    whole, other = (Splits(data, data, test, "x") for test in (data, without_a_choice(data, labels)))
+    assert temperatures(ByHand(), other) == temperatures(ByHand(), whole) != {}
+    found = reliability(ByHand({"first_stage": 2.0}), other)
+    assert (found["choices"], found["lists"], found["without_choice"]) == (True, 1200, 1)
+    assert [ranker["lists"] for ranker in found["rankers"]] == [399], "the list without a choice is left out"
+    assert calibration_title(found) != calibration_title(reliability(ByHand({"first_stage": 2.0}), whole))
+
+
+def test_a_test_split_without_choices_is_not_called_uncalibrated():
+    data = dataset(planted(40, 1.0))
+    splits = Splits(data, data, dataclasses.replace(data, labels=np.ones_like(data.labels)), "x")
+    (calibrated, bare) = (reliability(ByHand(fitted), splits) for fitted in ({"first_stage": 2.0}, {}))
+    assert (calibrated["rankers"], calibrated["calibrated"], bare["calibrated"]) == ([], True, False)
+    assert "probability" in calibration_title(calibrated)
+    assert "not calibrated" in calibration_title(bare)
 
 
 def test_what_is_reported_is_what_the_temperature_does():

@@ -116,10 +116,14 @@ def test_workers_grow_as_good_trees(planted_data, fitted, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("most", "weighted", "objective"),
-    [(2, False, "lambdarank"), (1, True, "lambdarank"), (1, False, "softmax")],
+    ("most", "weighted", "objective", "reason"),
+    [
+        (2, False, "lambdarank", "training labels go up to 2"),
+        (1, True, "lambdarank", "training rows have weights"),
+        (1, False, "softmax", "training labels are 0 or 1, and rows have no weights"),
+    ],
 )
-def test_choices_are_fitted_by_softmax_and_all_else_by_lambdarank(planted_data, most, weighted, objective):
+def test_choices_are_fitted_by_softmax_and_all_else_by_lambdarank(planted_data, most, weighted, objective, reason):
     parts = [
         dataclasses.replace(
             part, labels=np.minimum(part.labels, most), weights=np.ones(part.rows) if weighted else None
@@ -127,8 +131,10 @@ def test_choices_are_fitted_by_softmax_and_all_else_by_lambdarank(planted_data, 
         for part in planted_data
     ]
     assert lambdamart.tune(*parts, SPEC, seed=3).params["objective"] == objective
+    assert lambdamart.loss_of(parts[0], SPEC.settings) == (objective, reason)
     named = SPEC.model_copy(update={"settings": LambdaMartSettings(objective="softmax")})
     assert lambdamart.tune(*parts, named, seed=3).params["objective"] == "softmax"
+    assert lambdamart.loss_of(parts[0], named.settings) == ("softmax", "the recipe sets it")
 
 
 def test_one_dataset_may_have_several_gains():

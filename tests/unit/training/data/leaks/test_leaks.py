@@ -203,8 +203,16 @@ def test_query_level_columns_are_told_of_together():
         f"'season', 'days' have one value per list in all {longer} training lists of two or more"
     )
     assert "trees, and a network's encoder and context, can use them" in one.message
-    data[np.flatnonzero(PLACE[: len(query)] == 1)[0], 1] += 1
     assert found("x", np.where(np.arange(len(query)) == np.argmax(query == 5), 9.0, 1.0), of=of) == []
+
+
+@pytest.mark.parametrize(("odd", "expected"), [(0, 1), (1, 1), (2, 1), (3, 0)])
+def test_a_query_level_column_may_vary_in_a_twentieth_of_the_lists(odd, expected):
+    column = RANDOM_QUERY[QUERY] + 0.5 * ((PLACE == 1) & np.isin(QUERY, range(odd)))
+    said = found("x", column)
+    assert len(said) == expected
+    of = "all" if odd == 0 else f"{QUERIES - odd} of"
+    assert all(text.startswith(f"'x' has one value per list in {of} {QUERIES} training lists") for text in said)
 
 
 @pytest.mark.parametrize(("name", "by_name"), [("x", []), ("time", []), ("rank", ["is named like a position"])])

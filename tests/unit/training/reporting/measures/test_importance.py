@@ -70,12 +70,35 @@ class StarsWhereDear:
         return features[:, 1].astype(np.float64) * (1.0 if features[0, 0] > 0 else -1.0)
 
 
-def test_a_column_that_no_list_varies_in_is_shuffled_among_lists():
+@pytest.mark.parametrize("odd", [0, 1, QUERIES // 2 - 1])
+def test_a_column_that_most_lists_do_not_vary_in_is_shuffled_among_lists(odd):
+    """A number of lists have one cell of another value: the loss is as if they had none."""
     rng = np.random.default_rng(2)
     sign = np.repeat(rng.choice([-1.0, 1.0], QUERIES), LENGTH)
     stars = np.concatenate([rng.permutation(LENGTH) for _ in range(QUERIES)])
     test = a_split(np.column_stack([sign, stars]), np.where(sign > 0, stars, LENGTH - 1 - stars))
-    assert rows(reranker(Column(0), StarsWhereDear(), first_stage_score=False), test)["price"][2] > 0.1
+    served = reranker(Column(0), StarsWhereDear(), first_stage_score=False)
+    loss = rows(served, test)["price"][2]
+    assert loss > 0.1
+    test.features[LENGTH - 1 : odd * LENGTH : LENGTH, 0] *= 2.0  # the last of a list, by which nothing is ranked
+    assert rows(served, test)["price"][2] == loss
+
+
+def test_lists_of_one_candidate_do_not_count(by_stars):
+    """Two thirds of the lists: the column varies in all others, and is shuffled within them."""
+    lists, alone = QUERIES // 3, QUERIES - QUERIES // 3
+    offsets = np.append(LENGTH * np.arange(lists), LENGTH * lists + np.arange(alone + 1)).astype(np.int64)
+    kept = slice(int(offsets[-1]))
+    test = dataclasses.replace(
+        by_stars, features=by_stars.features[kept], labels=by_stars.labels[kept], offsets=offsets
+    )
+    rng = np.random.default_rng(0)
+    ordered = [
+        ndcg(labels[rng.permutation(len(labels))].astype(float), labels, cutoff=10) for labels in test.label_lists()
+    ]
+    whole = [float(labels.max() > 0) for labels in test.label_lists()]
+    loss = rows(reranker(Column(0), Column(1), first_stage_score=False), test)["stars"][2]
+    assert loss == pytest.approx(np.mean(whole) - np.mean(np.nan_to_num(ordered)), abs=1e-6)
 
 
 def relative_ranker(test):

@@ -1,5 +1,6 @@
 """A ranker in one ONNX file orders every list as its bundle does: of any kind, with any values."""
 
+import importlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -218,6 +219,26 @@ def test_trees_are_equal_to_the_bit(tmp_path, parameters):
         features = random_rows(rng, COLUMNS, length, ODD)
         features[rng.random(length) < 0.1, 1] = np.nan  # where training had none
         assert_same(bundle, file, features, "first_stage", None)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("parameters", "far"), [({}, 0), ({"zero_as_missing": True}, 0.01)])
+def test_the_converter_of_onnxmltools_is_not_exact(tmp_path, parameters, far):
+    """The reason for trees of our own: docs/decisions/0020-one-onnx-file.md. Where this fails, take the converter."""
+    convert = pytest.importorskip("onnxmltools").convert_lightgbm
+    types = importlib.import_module("onnxmltools.convert.common.data_types")
+    rng, width = np.random.default_rng(0), 10
+    schema = FeatureSchema(features=tuple(Feature(name=f"n{d}", missing_in_training=True) for d in range(width)))
+    model = fit_trees(rng, random_rows(rng, schema, 5000), schema, **parameters)
+    rows = random_rows(rng, schema, 5000)
+    exact = model.predict(rows.astype(np.float64), raw_score=True, num_threads=1)
+    graph = convert(model, initial_types=[("features", types.FloatTensorType([None, width]))], zipmap=False)
+    session = onnxruntime.InferenceSession(graph.SerializeToString())
+    converted = session.run(None, {"features": rows})[0].ravel()
+    file = write_ranker(make_first_stage(tmp_path / "trees" / "1", schema, model), tmp_path / "trees.onnx")
+    np.testing.assert_array_equal(file.rank(rows).first_stage_scores, exact)
+    assert (converted != exact).all()
+    assert (np.abs(converted - exact) > 1e-3).mean() >= far
 
 
 def test_a_model_of_numbers_may_split_them_as_categories(tmp_path):

@@ -231,11 +231,7 @@ def _number(value: float | np.floating[Any]) -> float | None:
 
 
 def as_array(rows: list[list[float | None]]) -> Float[np.ndarray, "L D"]:
-    """Return the features of a golden list.
-
-    Raises:
-        ListwrightError: if rows differ in width.
-    """
+    """Return ``(L, D)`` features of a golden list; ListwrightError if its rows differ in width."""
     if len({len(row) for row in rows}) != 1:
         raise ListwrightError("rows of a golden list differ in width")
     return np.array(rows, dtype=np.float64)  # a list of candidates refuses what float32 cannot hold

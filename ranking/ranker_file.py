@@ -88,7 +88,7 @@ class RankerFile:
             + ", ".join(schema.names[column] for column in columns[entry.name])
             for entry in self._session.get_inputs()
         )
-        lines = (f"{head}ranks its {len(facts.golden_lists)} golden lists as the bundle does", *inputs)
+        lines = (f"{head}{len(facts.golden_lists)} golden lists ranked as recorded from the bundle", *inputs)
         return "\n".join(map(plain_text, lines))
 
     def rank(self, features: Float[np.ndarray, "L D"]) -> RankedList:
@@ -114,9 +114,7 @@ class RankerFile:
             names = np.array(["", *schema.features[column].categories], dtype=object)
             codes = matrix[:, column] = np.nan_to_num(matrix[:, column])
             if not np.isin(codes, np.arange(len(names))).all():
-                raise CandidateError(
-                    f"feature {schema.names[column]!r} has codes that are none of 0 to {len(names) - 1}"
-                )
+                raise CandidateError(f"{schema.names[column]!r} has codes that are none of 0 to {len(names) - 1}")
             texts.append(names[codes.astype(np.int64)])
         numbers = matrix[:, list(schema.numeric)]
         inputs = {"features": matrix, "numbers": numbers, "categories": np.stack(texts, axis=1) if texts else numbers}

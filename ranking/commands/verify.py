@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="listwright verify",
         description="Check a bundle: manifest, file sizes and hashes, graphs, golden lists. "
         "Exit 1 and say why if the service would refuse it. "
-        "Or check a file that listwright export wrote, by the golden lists in it.",
+        "With a file of listwright export: rank its golden lists and compare with the answers stored in it.",
         epilog="examples:\n  listwright verify models/demo/1\n  listwright verify s3://models/shop/2\n"
         "  listwright verify shop.onnx",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
         "folder",
         type=location_argument,
         metavar="BUNDLE",
-        help="folder or URL of the bundle, or a file that ends in .onnx",
+        help="folder or URL of the bundle, or an ONNX file",
     )
     options = parser.parse_args(arguments)
     try:
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _check(location: Path | Url) -> str:
     """Check what is there, and return the text to print."""
-    if isinstance(location, Path) and not location.is_dir() and location.suffix == ".onnx":
+    if isinstance(location, Path) and not location.is_dir() and (location.is_file() or location.suffix == ".onnx"):
         ranker = RankerFile(location)
         ranker.verify()
         return ranker.summary

@@ -21,7 +21,7 @@ PAGE = page("docs/anywhere.md")
 DEMO = ROOT / "models" / "demo" / "1"
 NODE = NODE_MODULES / "onnxruntime-node"
 TYPES = {"float32": "tensor(float)", "float64": "tensor(double)", "int64": "tensor(int64)", "string": "tensor(string)"}
-(EXPECTED,) = re.findall(r"prints `([\d ]+)`", PAGE)
+(EXPECTED,) = re.findall(r"The order is `([\d ]+)`", PAGE)
 
 pytestmark = pytest.mark.nightly
 

@@ -18,7 +18,6 @@ _EXAMPLES = """examples:
   listwright export models/shop/1 --onnx shop.onnx --strategy qilcm
   listwright export models/shop/1 --onnx shop-2.onnx --specialist 2
   listwright export models/shop/1 --onnx shop.onnx --codes
-  listwright verify shop.onnx
 
 The file takes one list of candidates: numbers, float32 (candidates, N), missing as NaN, and categories,
 text (candidates, J), missing as "". It gives order, best first, scores as with raw_scores, relevance, and
@@ -46,10 +45,15 @@ def _parser() -> argparse.ArgumentParser:
         "export", "Write a bundle's ranker as one ONNX file, which ONNX Runtime 1.24 or newer runs.", _EXAMPLES
     )
     parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
-    parser.add_argument("--onnx", type=Path, required=True, metavar="FILE", help="file to write")
-    parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
+    parser.add_argument("--onnx", type=Path, required=True, metavar="FILE", help="file to write, or to replace")
+    parser.add_argument(
+        "--strategy",
+        default="auto",
+        metavar="NAME",
+        help="ranker to write (default: auto, which the bundle serves by default)",
+    )
     parser.add_argument("--specialist", type=int, metavar="N", help="specialist to write, from 0")
-    parser.add_argument("--codes", action="store_true", help="one input matrix, with categories as codes as in .npy")
+    parser.add_argument("--codes", action="store_true", help="one float32 input, features, with categories as codes")
     return parser
 
 

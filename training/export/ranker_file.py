@@ -36,7 +36,7 @@ from listwright.ranking.compiled.lightgbm_trees import (
     UnsupportedForestError,
     read_forest,
 )
-from listwright.ranking.errors import RecipeError, ScoringError
+from listwright.ranking.errors import RecipeError, ScoringError, UnknownStrategyError
 from listwright.ranking.features import FLOAT32_MAX, MISSING_WORDS, Feature, spelled
 from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.golden import difference, read
@@ -95,6 +95,8 @@ def write_ranker(
         others = " or ".join(name for name in manifest.strategies if name != "srm")
         routed = f"{manifest.name}/{manifest.version} asks a router about each list, which the file cannot hold"
         raise RecipeError(f"{routed}: choose a ranker by --strategy {others}, or by --specialist")
+    if specialist is not None and manifest.srm is None:
+        raise UnknownStrategyError(f"specialist {specialist}: {manifest.name}/{manifest.version} has no specialists")
     if strategy == "auto":
         strategy = manifest.strategy if specialist is None else "srm"
     recorded = read(read_listed(bundle.path, manifest, GOLDEN), bundle.path / GOLDEN)

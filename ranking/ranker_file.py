@@ -10,6 +10,7 @@ import onnxruntime
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
 
+from listwright.ranking import plain_file
 from listwright.ranking.candidates import CandidateList, RankedList
 from listwright.ranking.errors import BundleError, CandidateError, ListwrightError, plain_text
 from listwright.ranking.features import FeatureSchema
@@ -17,7 +18,7 @@ from listwright.ranking.golden import MAX_FILE_VALUES, GoldenList, as_array, dif
 from listwright.ranking.manifest import BundleName
 from listwright.ranking.onnx_graph import METADATA_PREFIX
 from listwright.ranking.order import finite_scores
-from listwright.ranking.plain_file import check_values
+from listwright.ranking.plain_file import NotPlainError, check_values
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.scorers import ORT_ERRORS, session_options
 
@@ -58,8 +59,10 @@ class RankerFile:
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
         try:
-            self._content = path.read_bytes() if content is None else content
+            self._content = plain_file.read(path, 2**31) if content is None else content  # ONNX has no more
             self._session = onnxruntime.InferenceSession(self._content, session_options())
+        except NotPlainError as error:
+            raise BundleError(path, str(error)) from error
         except OSError as error:
             raise BundleError(path, f"cannot be read: {error.strerror or error}") from error
         except ORT_ERRORS as error:
@@ -67,9 +70,7 @@ class RankerFile:
             raise BundleError(path, fault) from error
         text = self._session.get_modelmeta().custom_metadata_map.get(FACTS)
         if text is None:
-            raise BundleError(
-                path, f"is no whole ranker by listwright export, or truncated: it has no metadata {FACTS}"
-            )
+            raise BundleError(path, f"is no whole ranker by listwright export, or truncated: no metadata {FACTS}")
         try:
             check_values(text, MAX_FILE_VALUES)
             self.facts = RankerFacts.model_validate_json(text)
@@ -129,7 +130,9 @@ class RankerFile:
         for number, expected in enumerate(self.facts.golden_lists, start=1):
             try:
                 fault = difference(expected, self.rank(as_array(expected.features)))
-            except (ListwrightError, IndexError) as error:  # of metadata that do not fit the graph
+            except LookupError as error:
+                fault = f"the metadata do not fit the graph: {error}"
+            except ListwrightError as error:
                 fault = str(error)
             if fault is not None:
                 raise BundleError(self.path, f"golden list {number}: {fault}")

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -476,6 +477,27 @@ def test_a_changed_or_cut_file_is_refused(tmp_path):
     onnx.save(model, path)
     assert verify([str(path)]) == 1
     assert verify([str(tmp_path / "nowhere.onnx")]) == 1
+
+
+def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path, capsys):
+    os.mkfifo(tmp_path / "a.onnx")
+    assert verify([str(tmp_path / "a.onnx")]) == 1
+    assert "a.onnx" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("old", "new"), [("numbers", "prices"), ("order", "places")])
+def test_another_graph_under_the_metadata_is_refused(tmp_path, capsys, old, new):
+    path = tmp_path / "a.onnx"
+    write_ranker(make_shop(tmp_path), path)
+    model = onnx.load(path)
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = [new if name == old else name for name in names]
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = new if value.name == old else value.name
+    onnx.save(model, path)
+    assert verify([str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"refused: {path}: ")
 
 
 @pytest.mark.nightly

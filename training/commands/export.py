@@ -46,12 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
     parser.add_argument("--onnx", type=Path, required=True, metavar="FILE", help="file to write, or to replace")
-    parser.add_argument(
-        "--strategy",
-        default="auto",
-        metavar="NAME",
-        help="ranker to write (default: auto, which the bundle serves by default)",
-    )
+    parser.add_argument("--strategy", default="auto", metavar="NAME", help="ranker to write (default: auto, as served)")
     parser.add_argument("--specialist", type=int, metavar="N", help="specialist to write, from 0")
     parser.add_argument("--codes", action="store_true", help="one float32 input, features, with categories as codes")
     return parser

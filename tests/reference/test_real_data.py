@@ -152,23 +152,24 @@ def test_lightgbm_example_with_its_group_files(data_folder):
     [
         ("mq2008", "mq2008", []),
         ("ohsumed", "ohsumed", ["f5", "f6", "f7", "f20", "f21", "f22", "f35", "f36", "f37"]),
-        ("airline", "airline", ["isContinental", "isDomestic", "origin", "destination", "pointOfSale"]),
+        ("airline", "airline", ["staySaturday", "isContinental", "isDomestic", "origin", "destination", "pointOfSale"]),
         ("letor", "mslr-sample/msn1.fold1.train.5k.txt.gz", ["f16", "f17", "f18", "f19", "f20"]),
         ("letor", "mslr-sample/changli.mslr_fold1_test_sample.txt.gz", ["f16", "f17", "f18", "f19", "f20"]),
         (
             "letor",
             "lightgbm-example/rank.train.gz",
-            ["f12", "f28", "f29", "f39", "f71", "f161", "f170", "f181", "f222", "f264", "f271"],
+            ["f12", "f26", "f28", "f29", "f39", "f71", "f161", "f170", "f181", "f222", "f240", "f264", "f271"],
         ),
     ],
 )
-def test_nothing_is_pointed_out_but_what_is_the_same_for_a_whole_list(data_folder, recipe, source, same_for_a_list):
+def test_nothing_is_pointed_out_but_what_is_the_same_in_nearly_all_lists(data_folder, recipe, source, same_for_a_list):
     splits = load(config.load(recipe), [str(data_folder / source)])
     assert len(splits.dropped) == (82 if "lightgbm" in source else 0)
     assert [column for finding in leaks(splits.train, splits.remedies) for column in finding.columns] == same_for_a_list
     for column in same_for_a_list:
         values = splits.train.features[:, splits.train.schema.index[column]]
-        assert all(len(np.unique(values[splits.train.slice(n)])) == 1 for n in range(len(splits.train)))
+        longer = np.flatnonzero(splits.train.lengths > 1)
+        assert np.mean([len(np.unique(values[splits.train.slice(n)])) == 1 for n in longer]) >= 0.95
 
 
 def test_the_alternatives_of_airline_by_their_number_are_no_position(data_folder):

@@ -22,13 +22,15 @@ from listwright.ranking.compiled.forest import open_forest
 from listwright.ranking.compiled.linear import open_specialists
 from listwright.ranking.errors import BundleError, SchemaMismatchError, ScoringError
 from listwright.ranking.first_stage import ColumnFirstStage, FirstStage, OnnxFirstStage
+from listwright.ranking.goals import Goals
 from listwright.ranking.manifest import BundleFile, Manifest, parse, to_json
 from listwright.ranking.plain_file import NotPlainError, to_text
+from listwright.ranking.probability import Calibration
 from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.router import BundleRouter
 from listwright.ranking.scorers import OnnxScorer, Scorer
-from listwright.ranking.stages import GOLDEN, MANIFEST, ColumnStage, SecondStage
+from listwright.ranking.stages import GOLDEN, MANIFEST, SecondStage
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A larger file is refused before it is read."""
@@ -121,7 +123,7 @@ def build(
         path: Path of the bundle, for errors.
         manifest: Manifest of the bundle.
         read: Function from a file's name to its content.
-        reread: Function that reads the first stage's model once more, for an explanation; None for ``read``.
+        reread: Function that reads a model once more, for an explanation; None for ``read``.
 
     Raises:
         BundleError: naming the file that is no such ranker.
@@ -130,10 +132,14 @@ def build(
     entry = manifest.first_stage
     relative = RelativeColumns(manifest.relative, schema) if manifest.relative else None
     open_file = partial(_open, path, read)
+
+    def open_trees(file: str, *, sees_relative: bool = False, engine: str = "compiled") -> FirstStage:
+        visible = relative.schema if relative is not None and sees_relative else schema
+        return open_file(file, lambda model: open_first_stage(to_text(model), visible, engine))
+
     first_stage: FirstStage
     if entry.kind == "lightgbm":
-        input_schema, engine = relative.schema if relative is not None and entry.relative else schema, entry.engine
-        first_stage = open_file(entry.file, lambda model: open_first_stage(to_text(model), input_schema, engine))
+        first_stage = open_trees(entry.file, sees_relative=entry.relative, engine=entry.engine)
     elif entry.kind == "onnx":
         first_stage = open_file(entry.file, partial(OnnxFirstStage, schema=schema))
     else:
@@ -147,6 +153,12 @@ def build(
         width, count = input_width(manifest.srm, manifest), len(manifest.srm.specialists)
         open_srm = partial(open_specialists, width=width, columns=count, name="specialists' graph")
         specialists = open_file(manifest.srm.file, open_srm)
+    calibration = Calibration(manifest.temperatures) if manifest.temperatures else None
+    if (stage := manifest.probability) is not None:
+        calibration = Calibration(stage.temperatures, (open_trees(stage.file), stage))
+    goals = None
+    if (several := manifest.goals) is not None:
+        goals = Goals(several, [open_trees(goal.file, sees_relative=several.relative) for goal in several.others])
     anomaly = router = None
     if manifest.anomaly is not None:
         aggregates = Aggregates(schema, count)
@@ -156,8 +168,9 @@ def build(
         if manifest.router is not None:
             open_router = partial(open_forest, width=len(aggregates.names), columns=2 * count, name="router")
             router = BundleRouter(manifest.router, aggregates, open_file(manifest.router.file, open_router), forest)
-    model = None if isinstance(entry, ColumnStage) else partial(reread or read, entry.file)
-    return Reranker(manifest, first_stage, networks, specialists, router, anomaly, relative, model)
+    return Reranker(
+        manifest, first_stage, networks, specialists, router, anomaly, relative, reread or read, calibration, goals
+    )
 
 
 def _open(path: Path, read: Callable[[str], bytes], file: str, open_model: Callable[[bytes], T]) -> T:

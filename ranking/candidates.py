@@ -16,7 +16,7 @@ from listwright.ranking.stages import SecondStage
 
 Stage = Literal["second_stage", "first_stage", "input_order"]
 DecidedBy = Literal["caller", "hook", "router", "abstained", "bundle"]
-Action = Literal["pin", "exclude", "boost", "bury", "cap", "diversify"]
+Action = Literal["pin", "exclude", "cutoff", "boost", "bury", "cap", "diversify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Ranking:
         scores: ``(L,)`` raw scores, in input order, by the stage that gave the order; NaN for candidates that this
             stage did not score (below the cutoff), or everywhere if only the input order is left.
         relevance: ``(L,)`` softmax, in input order, of ``scores`` over the scored candidates (QILCM eq. 9), divided by
-            the temperature of the strategy that gave them; sums to 1, NaN where ``scores`` is.
+            ``temperature``; sums to 1, NaN where ``scores`` is.
         first_stage_scores: ``(L,)`` scores of the first stage, in input order; NaN if the first stage failed.
         stage_reached: The stage that gave the order.
         route: The requested ranker, and who chose it.
@@ -147,6 +147,11 @@ class Ranking:
         timings_ms: Wall-clock milliseconds by stage.
         late: Whether the reason is a deadline: the next stage was not started, because it would have missed it.
         rules: Rules of merchandising that gave the order its last form, see :mod:`listwright.ranking.rules.schema`.
+        probability: ``(L,)`` probabilities of being relevant to the label, in input order, see
+            :mod:`listwright.ranking.probability`; None where nobody asked, or the bundle has none.
+        weights: Weight of each goal by which the candidates are ordered; None where the bundle has one goal alone, and
+            where the label alone gives the order, as a further goal's model failed or would have been late.
+        temperature: Divisor of the scores in ``relevance``: of the strategy that gave them; 1 for several goals.
         excluded: Number of candidates that rules exclude: the last ones of the order.
         degraded: Whether an earlier stage than the route's own answered.
     """
@@ -162,6 +167,9 @@ class Ranking:
     late: bool = False
     rules: tuple[AppliedRule, ...] = ()
     excluded: int = 0
+    probability: Float[np.ndarray, " L"] | None = None
+    weights: Mapping[str, float] | None = None
+    temperature: float = 1.0
     degraded: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -197,12 +205,17 @@ class RankedList(NamedTuple):
         order: ``(L,)`` indices of the candidates, best first.
         relevance: ``(L,)`` softmax of the scores; NaN below the cutoff.
         first_stage_scores: ``(L,)`` scores of the first stage; NaN if it failed.
+        probability: ``(L,)`` probabilities of being relevant to the label; None where the bundle has none.
+        goal_shares: ``(L, G)`` shares of the list by each goal, whose product with the weights orders the list; None
+            where there is one goal.
     """
 
     scores: Float[np.ndarray, " L"]
     order: Int[np.ndarray, " L"]
     relevance: Float[np.ndarray, " L"]
     first_stage_scores: Float[np.ndarray, " L"]
+    probability: Float[np.ndarray, " L"] | None = None
+    goal_shares: Float[np.ndarray, "L G"] | None = None
 
 
 class FirstPass(NamedTuple):

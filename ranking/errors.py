@@ -7,7 +7,8 @@
     │   └── EmptyListError       there are none
     ├── SchemaMismatchError      well-formed, but not what the served bundle was fitted on
     ├── UnknownStrategyError     the bundle holds no such ranker
-    │   └── UnknownSpecialistError   nor one of that number
+    │   ├── UnknownSpecialistError   nor one of that number
+    │   └── UnknownGoalError         nor one for that goal
     ├── ExplanationError         nothing ranked the candidates in time, so that there is nothing to explain
     ├── RoutingError             a router could not decide; the next one does, and it is counted
     ├── ScoringError             a stage ran and did not give finite scores
@@ -94,6 +95,10 @@ class UnknownStrategyError(ListwrightError):
 
 class UnknownSpecialistError(UnknownStrategyError):
     """The specialist asked for is not in the bundle."""
+
+
+class UnknownGoalError(UnknownStrategyError):
+    """A goal of the weights is not in the bundle, or there are no weights above 0."""
 
 
 class ExplanationError(ListwrightError):

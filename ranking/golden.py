@@ -46,6 +46,7 @@ class GoldenList(BaseModel):
         probabilities: ``(K,)`` probabilities by the router, where it ran. A last digit that differs between machines
             may turn a tree of it and hence a decision: so these are compared loosely, and scores under the decision of
             the record.
+        probability: ``(L,)`` probabilities of being relevant; None where they are not compared.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -58,6 +59,7 @@ class GoldenList(BaseModel):
     first_stage_scores: Numbers
     scores: Numbers
     order: Annotated[list[int], Field(fail_fast=True)]
+    probability: Annotated[Numbers | None, Field(exclude_if=lambda numbers: numbers is None)] = None
 
 
 def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> bytes:
@@ -80,7 +82,8 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
     lines = []
     for features, strategy, specialist in requests:
         candidates, routing = CandidateList(features), strategy == "auto"
-        ranking = reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=routing)
+        rerank = partial(reranker.rerank, strategy=strategy, specialist=specialist, routing=routing)
+        ranking = rerank(candidates, probability=reranker.manifest.probability is not None)
         uses_router = routing and specialist is None and reranker.router is not None
         estimated = reranker.rerank(candidates, strategy="srm") if uses_router else ranking
         fault = _fault(ranking) or _fault(estimated)
@@ -96,6 +99,7 @@ def record(reranker: Reranker, lists: Iterable[Float[np.ndarray, "L D"]]) -> byt
             first_stage_scores=[_number(v) for v in ranking.first_stage_scores],
             scores=[_number(v) for v in ranking.scores],
             order=[int(i) for i in ranking.order],
+            probability=None if ranking.probability is None else ranking.probability.tolist(),
         )
         lines.append(json.dumps(golden.model_dump(), separators=(",", ":")))
     return ("\n".join(lines) + "\n").encode()
@@ -144,7 +148,7 @@ def replay(reranker: Reranker, lists: list[GoldenList], path: Path) -> None:
         try:
             candidates = CandidateList(as_array(golden.features))
             rerank = partial(reranker.rerank, strategy=golden.strategy, specialist=golden.decided, routing=False)
-            ranking = rerank(candidates)
+            ranking = rerank(candidates, probability=golden.probability is not None)
             positions = _tied_candidates(golden, ranking)
             expected = golden if positions is None else _restrict(golden, positions)
             if positions is not None:
@@ -170,19 +174,21 @@ def _tied_candidates(golden: GoldenList, ranking: Ranking) -> Int[np.ndarray, " 
 
 
 def _restrict(golden: GoldenList, positions: Int[np.ndarray, " C"]) -> GoldenList:
-    """Restrict an answer to some candidates; without the router's estimate, which was of the whole list."""
+    """Restrict an answer to some candidates; without what was of the whole list: the router's, and probabilities."""
     place = {int(i): n for n, i in enumerate(positions)}
     whole = {name: getattr(golden, name) for name in ("features", "first_stage_scores", "scores")}
     parts: dict[str, object] = {name: [values[i] for i in positions] for name, values in whole.items()}
     order = [place[i] for i in golden.order if i in place]
-    return golden.model_copy(update=parts | {"order": order, "probabilities": None})
+    return golden.model_copy(update=parts | {"order": order, "probabilities": None, "probability": None})
 
 
 def difference(golden: GoldenList, ranking: Ranking | RankedList) -> str | None:
     """Return how an answer differs from the recorded one, by more than machines do; None where it does not."""
-    for name in ("first_stage_scores", "scores"):
-        actual: Float[np.ndarray, " L"] = getattr(ranking, name)
-        expected = np.array(getattr(golden, name), dtype=np.float64)
+    for name in ("first_stage_scores", "scores", "probability"):
+        if (recorded := getattr(golden, name)) is None:
+            continue
+        expected = np.array(recorded, dtype=np.float64)
+        actual = np.array(getattr(ranking, name), dtype=np.float64, ndmin=1)  # None is one NaN
         if not same_scores(expected, actual):
             return f"{name} are {_format_scores(actual)}, expected {_format_scores(expected)}"
     expected_order = np.array(golden.order)

@@ -21,8 +21,10 @@ from listwright.ranking.stages import (
     FileName,
     FirstStageEntry,
     Frozen,
+    GoalsStage,
     NetworkKind,
     NetworkStage,
+    ProbabilityStage,
     RouterStage,
     SrmStage,
 )
@@ -36,7 +38,7 @@ MOST_VALUES = 500_000
 _MOST_FILES_BYTES = 4 * 2**30
 """Bytes of all files of a bundle together: while it is checked, they are in memory."""
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Version of the bundle format that this code writes, and the newest that it reads.
 
 To change the format: raise this number; keep reading every older version (convert the parsed JSON step by step in
@@ -121,6 +123,9 @@ class Manifest(Frozen):
         validated_lengths: List lengths at which exported and trained scores were compared.
         temperatures: Divisor of the scores, by strategy, that makes their softmax the probability of being chosen.
             Where labels are no choices there is none, which is to divide by 1, and no such claim.
+        probability: Calibration of scores to probabilities of being relevant; None where labels are choices, whose
+            probabilities ``temperatures`` give, and where nothing was calibrated.
+        goals: Goals besides the label; None where there are none.
         protocol, metrics: Protocol of the measurement on the test split, and its results.
         files: Every other file of the bundle.
         made_with: Versions of the libraries that wrote the bundle, by name.
@@ -145,6 +150,8 @@ class Manifest(Frozen):
     choice: Many[Comparison] = ()
     validated_lengths: Many[int] = ()
     temperatures: dict[str, Annotated[FiniteFloat, Field(ge=1e-100)]] = Field(default_factory=dict)
+    probability: ProbabilityStage | None = None
+    goals: GoalsStage | None = None
     files: Many[BundleFile] = ()
     protocol: EvalProtocol = EvalProtocol()
     metrics: Many[Metric] = ()
@@ -163,6 +170,10 @@ class Manifest(Frozen):
             raise ValueError(f"strategy is {self.strategy!r}, but the bundle's are {', '.join(self.strategies)}")
         if unknown := set(self.temperatures) - set(self.strategies):
             raise ValueError(f"temperatures name {', '.join(sorted(unknown))}, which the bundle has not")
+        if self.probability is not None and set(self.probability.temperatures) != set(self.strategies):
+            raise ValueError("probability does not have a temperature for each of the bundle's strategies alone")
+        if self.goals is not None and set(self.goals.spreads) != set(self.strategies):
+            raise ValueError("goals do not have a spread for each of the bundle's strategies alone")
         names = [file.name for file in self.files]
         if len(set(names)) != len(names):
             raise ValueError("a file is listed twice")

@@ -119,9 +119,32 @@ def relevance(scores: Float[np.ndarray, " L"], temperature: float = 1.0) -> Floa
     """
     if np.isnan(scores).all():
         return scores
-    weights: Float[np.ndarray, " L"] = np.exp((scores - np.nanmax(scores)) / temperature)
-    weights /= np.nansum(weights)
+    weights: Float[np.ndarray, " L"] = np.exp((scores - np.fmax.reduce(scores)) / temperature)
+    total = weights.sum()
+    weights /= np.nansum(weights) if np.isnan(total) else total  # which takes longer
     return weights
+
+
+def log_odds(
+    scores: Float[np.ndarray, " L"], first_scores: Float[np.ndarray, " L"], temperature: float, first_temperature: float
+) -> Float[np.ndarray, " L"]:
+    """Return logarithms of the odds to be chosen, as a share of the best one's: those of a softmax over all candidates.
+
+    Args:
+        scores: ``(L,)`` scores of a ranker; NaN for candidates that it did not score, not for all.
+        first_scores: ``(L,)`` scores of the first stage.
+        temperature, first_temperature: Divisor of either's scores.
+
+    Returns:
+        ``(L,)`` at most 0. Candidates that the ranker did not score follow the last one that it did: the best of them
+        with the same odds, the others as far below as the first stage has them.
+    """
+    odds: Float[np.ndarray, " L"] = (scores - np.fmax.reduce(scores)) / temperature
+    below = np.isnan(scores)
+    if below.any():
+        first = first_scores[below]
+        odds[below] = np.fmin.reduce(odds) - (first.max() - first) / first_temperature
+    return odds
 
 
 def finite_scores(scores: Float[np.ndarray, " L"], order: Int[np.ndarray, " S"]) -> Float[np.ndarray, " L"]:

@@ -32,6 +32,7 @@ class RankerFacts(BaseModel):
     Args:
         strategy, specialist: Ranker of the bundle that the file holds; None for the mixture of all specialists.
         golden_lists: Lists and their answers by the bundle.
+        goals: Weight of each goal in the order, in the order of the columns of ``goal_shares``; empty for one goal.
     """
 
     model_config = ConfigDict(frozen=True)  # a newer release may say more
@@ -43,6 +44,7 @@ class RankerFacts(BaseModel):
     specialist: int | None = None
     feature_schema: FeatureSchema
     golden_lists: Annotated[tuple[GoldenList, ...], Field(min_length=1)]
+    goals: Annotated[dict[str, float], Field(exclude_if=lambda weights: not weights)] = Field(default_factory=dict)
 
 
 class RankerFile:
@@ -89,7 +91,9 @@ class RankerFile:
             + ", ".join(schema.names[column] for column in columns[entry.name])
             for entry in self._session.get_inputs()
         )
-        lines = (f"{head}{len(facts.golden_lists)} golden lists ranked as recorded from the bundle", *inputs)
+        goals = ", ".join(f"{goal} {weight:g}" for goal, weight in facts.goals.items())
+        weights = (f"  weights of goals: {goals}",) if goals else ()
+        lines = (f"{head}{len(facts.golden_lists)} golden lists ranked as recorded from the bundle", *inputs, *weights)
         return "\n".join(map(plain_text, lines))
 
     def rank(self, features: Float[np.ndarray, "L D"]) -> RankedList:
@@ -102,8 +106,10 @@ class RankerFile:
             CandidateError: if a value is infinite, or a category is no code of the schema's.
             BundleError: if the graph fails.
         """
+        there = {entry.name for entry in self._session.get_outputs()}
+        names = [name for name in RankedList._fields if name in there or name not in RankedList._field_defaults]
         try:
-            return RankedList(*self._session.run(RankedList._fields, self.inputs(features)))
+            return RankedList(**dict(zip(names, self._session.run(names, self.inputs(features)), strict=True)))
         except ORT_ERRORS as error:
             raise BundleError(self.path, f"cannot rank: {error}") from error
 
@@ -140,7 +146,9 @@ class RankerFile:
 
 def answer(reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str, specialist: int | None) -> GoldenList:
     """Rank ``(L, D)`` features by a ranker of a bundle, without a router, and return them with finite scores."""
-    ranking = reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=False)
+    ranking = reranker.rerank(
+        CandidateList(features), strategy=strategy, specialist=specialist, routing=False, probability=True
+    )
     values = features, ranking.first_stage_scores, finite_scores(ranking.scores, ranking.order)
     rows, first, scores = (np.where(np.isnan(array), np.array(None), array).tolist() for array in values)
     return GoldenList(
@@ -150,4 +158,5 @@ def answer(reranker: Reranker, features: Float[np.ndarray, "L D"], strategy: str
         first_stage_scores=first,
         scores=scores,
         order=ranking.order.tolist(),
+        probability=None if ranking.probability is None else ranking.probability.tolist(),
     )

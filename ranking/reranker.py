@@ -17,13 +17,16 @@ from listwright.ranking.errors import (
     RoutingError,
     SchemaMismatchError,
     ScoringError,
+    UnknownGoalError,
     UnknownSpecialistError,
     UnknownStrategyError,
 )
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.first_stage import FirstStage
+from listwright.ranking.goals import Goals, combine
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import rank_by_score, refined_order, relevance
+from listwright.ranking.probability import Calibration
 from listwright.ranking.relative import RelativeColumns
 from listwright.ranking.router import BundleRouter, Choice, Hook, ask
 from listwright.ranking.scorers import Scorer, SecondPass
@@ -31,7 +34,7 @@ from listwright.ranking.scorers import Scorer, SecondPass
 if TYPE_CHECKING:
     from listwright.ranking.explaining.explanation import CandidateExplanation
 
-_TOO_LATE = "the {} stage was not started: it would have missed the deadline"
+_TOO_LATE = "the {} was not started: it would have missed the deadline"
 
 
 class Reranker:
@@ -47,7 +50,9 @@ class Reranker:
         router: Router that chooses among the specialists; None where the bundle has none.
         anomaly: Score of how unlike the training queries a list is; no ranking depends on it but through the router.
         relative: List-relative columns; None where no stage sees any.
-        first_stage_model: Function that reads the first stage's file, for explanations; None where it has none.
+        read_file: Function that reads a file of the bundle once more, for explanations; None where there are no files.
+        calibration: Calibration of scores to probabilities; None where the bundle has none.
+        goals: Models of further goals; None where the bundle has one goal alone.
     """
 
     def __init__(
@@ -59,7 +64,9 @@ class Reranker:
         router: BundleRouter | None = None,
         anomaly: AnomalyScore | None = None,
         relative: RelativeColumns | None = None,
-        first_stage_model: Callable[[], bytes] | None = None,
+        read_file: Callable[[str], bytes] | None = None,
+        calibration: Calibration | None = None,
+        goals: Goals | None = None,
     ) -> None:
         self.manifest = manifest
         self.schema: FeatureSchema = manifest.feature_schema
@@ -68,7 +75,8 @@ class Reranker:
         self.router, self.anomaly, self.relative = router, anomaly, relative
         self.pace = LatencyEstimator()
         self.default_strategy: str = manifest.strategy
-        self.first_stage, self.first_stage_model = first_stage, first_stage_model
+        self.first_stage, self.read_file = first_stage, read_file
+        self.calibration, self.goals = calibration, goals
         self.second_pass = SecondPass(manifest, second_stages, specialists)
         self._first_sees_relative = manifest.first_stage.kind == "lightgbm" and manifest.first_stage.relative
 
@@ -108,6 +116,8 @@ class Reranker:
         routing: bool = True,
         deadline: Deadline = NO_DEADLINE,
         first_stage_scores: Float[np.ndarray, " L"] | None = None,
+        probability: bool = False,
+        weights: Mapping[str, float] | None = None,
     ) -> Ranking:
         """Order the candidates, best first.
 
@@ -127,25 +137,27 @@ class Reranker:
             deadline: Deadline of the answer; a stage that would miss it, by recent times, is not started; a started one
                 is never broken off.
             first_stage_scores: Result of :meth:`first_stage_scores`, if the caller has it.
+            probability: Whether the ranking gets the candidates' probabilities of being relevant.
+            weights: Weight of each goal; those that are left out, and None, mean the bundle's own.
 
         Returns:
             The ranking. If a stage fails or would be late, the one before it answers and ``reason`` says why.
 
         Raises:
             SchemaMismatchError: if D differs from the schema.
-            UnknownStrategyError: if the bundle has no such strategy or specialist.
+            UnknownStrategyError: if the bundle has no such strategy, specialist or goal.
             AbandonedError: if the caller has gone; checked before each stage.
         """
         self._check(strategy, specialist)
-        features = candidates.features
-        length, width = features.shape
+        goal_weights = self.goal_weights(weights)
+        length, width = (features := candidates.features).shape
         if width != self._width:
             raise SchemaMismatchError(
                 f"candidates have {width} features, the bundle was fitted on {self._width}", expected=self.schema.names
             )
         route = self._default(strategy, specialist)
         if not self.pace.fits(deadline, length, "first_stage"):
-            return _in_input_order(length, route, _TOO_LATE.format("first"), {}, late=True)
+            return _in_input_order(length, route, _TOO_LATE.format("first stage"), {}, late=True)
         started = perf_counter()
         try:
             widened = features if self.relative is None else self.relative.widened(features)
@@ -172,7 +184,7 @@ class Reranker:
             # a specialist that routing scored already costs nothing more
             too_late = specialists is None and not self.pace.fits(deadline, length, route.strategy)
             if too_late:
-                reason = _TOO_LATE.format("second")
+                reason = _TOO_LATE.format("second stage")
             else:
                 started = perf_counter()
                 try:
@@ -186,19 +198,80 @@ class Reranker:
             scores = np.full(length, np.nan)  # below the cutoff
             scores[positions] = rescored
             order, reached = refined_order(rescored, positions, first.order), "second_stage"
-            step = route.strategy if specialists is None else "mixing"
-            timings["second_stage"] = self._record_ms(step, length, started)
+            timings["second_stage"] = self._record_ms(
+                route.strategy if specialists is None else "mixing", length, started
+            )
         scored_by = "first_stage" if rescored is None else route.strategy
-        return Ranking(
+        temperature = self.manifest.temperatures.get(scored_by, 1.0)
+        ranking = Ranking(
             order=order,
             scores=scores,
-            relevance=relevance(scores, self.manifest.temperatures.get(scored_by, 1.0)),
+            relevance=relevance(scores, temperature),
             first_stage_scores=first_scores,
             stage_reached=reached,
             route=route,
             reason=reason,
             timings_ms=timings,
             late=too_late,
+            temperature=temperature,
+        )
+        if goal_weights is not None:
+            ranking = self._for_goals(ranking, first, scored_by, goal_weights, deadline)
+        return self._with_probability(ranking, first, scores, scored_by, deadline) if probability else ranking
+
+    def goal_weights(self, requested: Mapping[str, float] | None) -> Mapping[str, float] | None:
+        """Return the weight of each goal; None where the bundle has one goal alone.
+
+        Raises:
+            UnknownGoalError: as :meth:`listwright.ranking.goals.Goals.weights`, and of requested weights for one goal.
+        """
+        if self.goals is not None:
+            return self.goals.weights(requested)
+        if requested is not None:
+            raise UnknownGoalError("the bundle has one goal: leave weights out, or fit it with --goal")
+        return None
+
+    def _with_probability(
+        self, ranking: Ranking, first: FirstPass, scores: Float[np.ndarray, " L"], scored_by: str, deadline: Deadline
+    ) -> Ranking:
+        """Return the ranking with probabilities; without where there are none, or not in time."""
+        features = first.candidates.features
+        if self.calibration is None or not self.pace.fits(deadline, len(features), "probability"):
+            return ranking
+        started = perf_counter()
+        try:
+            probability = self.calibration.probabilities(features, scores, first.scores, scored_by)
+        except ScoringError:
+            return ranking
+        ms = self._record_ms("probability", len(features), started)
+        return replace(ranking, probability=probability, timings_ms={**ranking.timings_ms, "probability": ms})
+
+    def _for_goals(
+        self, ranking: Ranking, first: FirstPass, scored_by: str, weights: Mapping[str, float], deadline: Deadline
+    ) -> Ranking:
+        """Return the ranking by all goals; by the label alone, and degraded, where the others fail or would be late."""
+        assert self.goals is not None
+        if not self.goals.combines(weights):
+            return replace(ranking, weights=weights)
+        length, reason = len(first.order), ranking.reason
+        if not self.pace.fits(deadline, length, "goals"):
+            late = _TOO_LATE.format("scoring for further goals")
+            return replace(ranking, reason=reason or late, late=ranking.late or reason is None)
+        started = perf_counter()
+        try:
+            visible = first.widened if self.goals.stage.relative else first.candidates.features
+            odds = self.goals.log_odds(visible, ranking.scores, first.scores, scored_by, weights)
+        except ScoringError as error:
+            return replace(ranking, reason=reason or str(error))
+        scores = combine(odds, weights)
+        return replace(
+            ranking,
+            order=rank_by_score(scores),
+            scores=scores,
+            relevance=relevance(scores),
+            weights=weights,
+            temperature=1.0,
+            timings_ms={**ranking.timings_ms, "goals": self._record_ms("goals", length, started)},
         )
 
     def explain(self, candidates: CandidateList, candidate: int, **options: Any) -> CandidateExplanation:

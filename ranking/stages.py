@@ -133,6 +133,102 @@ class SrmStage(Frozen):
 
 SecondStage = NetworkStage | SrmStage
 
+Divisor = Annotated[FiniteFloat, Field(ge=1e-100)]
+
+
+class ProbabilityStage(Frozen):
+    """Calibration of scores to probabilities of being relevant, see :mod:`listwright.ranking.probability`.
+
+    Args:
+        file: Name of the file of the pointwise LightGBM model of being relevant, over the features.
+        slope, intercept: Log-odds of being relevant, as ``slope * score + intercept`` of the pointwise model's score.
+        temperatures: Divisor of each strategy's scores that makes them log-odds but for a constant of the list.
+        lists: Number of validation lists that all of these were fitted on.
+        mean: Share of these lists' candidates that are relevant.
+    """
+
+    file: FileName = "probability.txt"
+    slope: Annotated[FiniteFloat, Field(ge=0.0)]
+    intercept: FiniteFloat
+    temperatures: dict[str, Divisor]
+    lists: Annotated[int, Field(ge=1)]
+    mean: Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+Weight = Annotated[FiniteFloat, Field(ge=0.0, le=1e6)]
+GoalName = Annotated[str, Field(min_length=1, max_length=100)]
+
+MOST_GOALS = 4
+"""Goals of a bundle besides its label."""
+
+
+class GoalStage(Frozen):
+    """One goal besides the label: a LightGBM model that ranks for it.
+
+    Args:
+        name: Name of the goal: that of its column in the training data.
+        file: Name of the model's file.
+        spread: Mean standard deviation of the model's scores within a validation list, by which they are divided.
+        weight: Weight of the goal where a request has none.
+    """
+
+    name: GoalName
+    file: FileName
+    spread: Divisor
+    weight: Weight
+
+
+class FrontPoint(Frozen):
+    """NDCG that some weights reach.
+
+    Args:
+        weights: Weight of each goal, the label's first.
+        valid, test: Mean NDCG@10 by each goal, in the same order, of the validation and of the test lists.
+    """
+
+    weights: Many[Weight]
+    valid: Many[FiniteFloat]
+    test: Many[FiniteFloat]
+
+
+class GoalsStage(Frozen):
+    """Several goals: candidates are ordered by the weighted sum of the scores for each, see
+    :mod:`listwright.ranking.goals`.
+
+    Args:
+        label: Name of the first goal, which all other stages rank for.
+        weight: Weight of the first goal where a request has none.
+        spreads: Mean standard deviation of each strategy's scores within a validation list.
+        others: Further goals.
+        relative: Whether their models see the manifest's list-relative columns behind the features.
+        front: NDCG that the weights of a grid reach.
+    """
+
+    label: GoalName
+    weight: Weight = 1.0
+    spreads: dict[str, Divisor]
+    others: Annotated[tuple[GoalStage, ...], Field(min_length=1, max_length=MOST_GOALS)]
+    relative: bool = False
+    front: Many[FrontPoint] = ()
+
+    @model_validator(mode="after")
+    def _goals_differ(self) -> GoalsStage:
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"goals are named twice: {', '.join(self.names)}")
+        if not any(self.default_weights.values()):
+            raise ValueError("the default weights of all goals are 0")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all goals, the label first."""
+        return (self.label, *(goal.name for goal in self.others))
+
+    @property
+    def default_weights(self) -> dict[str, float]:
+        """Weight of each goal where a request has none."""
+        return {self.label: self.weight, **{goal.name: goal.weight for goal in self.others}}
+
 
 class AnomalyStage(Frozen):
     """Anomaly score of a query: an Isolation Forest over the mean features of the first stage's top ten.

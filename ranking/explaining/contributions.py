@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import factorial
 from time import perf_counter
 from typing import NamedTuple
@@ -15,9 +15,16 @@ from jaxtyping import Bool, Float, Int
 from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, Route, lightgbm_input
 from listwright.ranking.deadline import NO_DEADLINE, Deadline
 from listwright.ranking.errors import ScoringError
-from listwright.ranking.explaining.explanation import FeatureContribution, StageContributions, value_of
+from listwright.ranking.explaining.explanation import (
+    FeatureContribution,
+    GoalContributions,
+    GoalShare,
+    StageContributions,
+    value_of,
+)
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.first_stage import model_columns, read_booster
+from listwright.ranking.order import relevance
 from listwright.ranking.plain_file import to_text
 from listwright.ranking.reranker import Reranker
 
@@ -131,18 +138,12 @@ def explain_first_stage(
         own[:, schema.index[entry.feature]] = scores
         parts = [_relative_to_mean("column", own, candidates.features, schema, scores, index) for index in explained]
         return Stages([*parts])
-    trees = tree_contributions(reranker)
+    relative = entry.kind == "lightgbm" and entry.relative
+    trees = tree_contributions(reranker, entry.file, relative=relative) if entry.kind == "lightgbm" else None
     if trees is not None:
-        features = candidates.features
-        if len(trees.schema) > features.shape[1]:
-            assert reranker.relative is not None
-            features = reranker.relative.widened(features)
-        shares = trees.of(features, clock)
-        if shares is None:
-            return Stages([None] * len(explained), cut_short=True)
-        _check_sums(shares, scores)
-        schema = trees.schema
-        return Stages([_relative_to_mean("lightgbm", shares, features, schema, scores, index) for index in explained])
+        features = visible_features(reranker, candidates, relative=relative)
+        explanations = _explain_trees(trees, features, scores, explained, clock)
+        return Stages(explanations, cut_short=explanations[0] is None)
 
     def sample(stream: int, share: Clock) -> StageContributions | None:
         candidate = explained[stream]
@@ -194,6 +195,92 @@ def explain_second_stage(
     return _sample_each(sample, len(explained), clock)
 
 
+def explain_goals(
+    reranker: Reranker,
+    candidates: CandidateList,
+    ranking: Ranking,
+    label: Ranking,
+    explained: Sequence[int],
+    *,
+    own: Sequence[StageContributions | None],
+    clock: Clock,
+) -> list[GoalContributions | None]:
+    """Explain the shares of the list by all goals together, for each of some candidates.
+
+    The share by a goal is compared with the share under the reference score of that goal's ranker, all other candidates
+    as they are. The contributions to the score are scaled to this difference.
+
+    Args:
+        reranker: Reranker that serves the bundle.
+        candidates: Candidates of the list.
+        ranking: Ranking that was answered, by several goals.
+        label: Ranking by the label alone.
+        explained: Indices of the candidates to explain.
+        own: Explanation of the last score that each of these has for the label.
+        clock: Clock that ends the computing of trees.
+
+    Returns:
+        The explanations; None where the label's is, or where the time was up.
+
+    Raises:
+        ScoringError, BundleError: if a goal's model cannot be run or read again, or its trees are linear.
+    """
+    goals, weights = reranker.goals, ranking.weights
+    assert goals is not None
+    assert weights is not None
+    stage, features = goals.stage, visible_features(reranker, candidates, relative=goals.stage.relative)
+    strategy = label.route.strategy if label.stage_reached == "second_stage" else "first_stage"
+    by_goal = goals.log_odds(features, label.scores, label.first_stage_scores, strategy, weights)
+    parts: dict[str, Sequence[StageContributions | None]] = {stage.label: own}
+    for goal in stage.others:
+        if goal.name in by_goal:
+            trees = tree_contributions(reranker, goal.file, relative=stage.relative)
+            if trees is None:
+                raise ScoringError(f"the model of {goal.name!r} has linear trees, which cannot be explained")
+            parts[goal.name] = _explain_trees(trees, features, goal.spread * by_goal[goal.name], explained, clock)
+
+    def explain_one(place: int, index: int) -> GoalContributions | None:
+        counted, shares = list[StageContributions](), dict.fromkeys(weights, 0.0)
+        columns = dict[str, FeatureContribution]()
+        spreads = {goal.name: goal.spread for goal in stage.others}
+        spreads[stage.label] = stage.spreads["first_stage" if np.isnan(label.scores[index]) else strategy]
+        for goal, odds in by_goal.items():
+            if (part := parts[goal][place]) is None:
+                return None
+            counted.append(part)
+            difference = part.score - part.reference_score
+            factor = weights[goal] / sum(weights.values()) * _slope(odds, index, difference, spreads[goal])
+            shares[goal] = factor * difference
+            for column in part.contributions:
+                before = columns.get(column.feature, replace(column, reference=None, contribution=0.0))
+                error = before.standard_error if column.standard_error is None else factor * column.standard_error
+                added_up = before.contribution + factor * column.contribution
+                columns[column.feature] = replace(before, contribution=added_up, standard_error=error)
+        share = float(ranking.relevance[index])
+        return GoalContributions(
+            ranker="goals",
+            score=share,
+            reference_score=share - sum(shares.values()),
+            exact=all(part.exact for part in counted),
+            evaluations=sum(part.evaluations for part in counted),
+            budget_spent=any(part.budget_spent for part in counted),
+            contributions=by_size(columns.values()),
+            goals=tuple(GoalShare(goal, weight, shares[goal]) for goal, weight in weights.items()),
+        )
+
+    return [explain_one(place, index) for place, index in enumerate(explained)]
+
+
+def _slope(odds: Float[np.ndarray, " L"], candidate: int, difference: float, spread: float) -> float:
+    """Return what a candidate's share gains for each unit of its score, on the way from a score that differs."""
+    share = float(relevance(odds)[candidate])
+    if abs(difference) < SAME_SUM * spread:
+        return share * (1.0 - share) / spread
+    before = odds.copy()
+    before[candidate] -= difference / spread
+    return (share - float(relevance(before)[candidate])) / difference
+
+
 def _sample_each(sample: Callable[[int, Clock], StageContributions | None], count: int, clock: Clock) -> Stages:
     """Sample each candidate in turn, in an equal part of the sampling time that is left."""
     until, explanations, cut_short = clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
@@ -213,7 +300,29 @@ def _check_sums(contributions: Float[np.ndarray, "L W"], scores: Float[np.ndarra
     """Raise unless contributions and scores differ by one number that is the same for all candidates."""
     left = scores - contributions.sum(axis=1)
     if np.ptp(left) > SAME_SUM * max(1.0, float(np.abs(scores).max())):
-        raise ScoringError(f"tree contributions miss the first stage's scores by up to {np.ptp(left):.2g}")
+        raise ScoringError(f"tree contributions miss the scores by up to {np.ptp(left):.2g}")
+
+
+def visible_features(reranker: Reranker, candidates: CandidateList, *, relative: bool) -> Float[np.ndarray, "L W"]:
+    """Return the features, with list-relative columns where a model sees them."""
+    if reranker.relative is None or not relative:
+        return candidates.features
+    return reranker.relative.widened(candidates.features)
+
+
+def _explain_trees(
+    trees: TreeContributions,
+    features: Float[np.ndarray, "L W"],
+    scores: Float[np.ndarray, " L"],
+    explained: Sequence[int],
+    clock: Clock,
+) -> list[StageContributions | None]:
+    """Return exact explanations of a forest's scores, each as difference to the list's mean; None if the time is up."""
+    shares = trees.of(features, clock)
+    if shares is None:
+        return [None] * len(explained)
+    _check_sums(shares, scores)
+    return [_relative_to_mean("lightgbm", shares, features, trees.schema, scores, index) for index in explained]
 
 
 def _relative_to_mean(
@@ -346,34 +455,38 @@ class TreeContributions:
             try:
                 shares = self._booster.predict(matrix[rows], pred_contrib=True, num_threads=1)
             except self._error as error:
-                raise ScoringError(f"the first stage could not be explained: {error}") from error
+                raise ScoringError(f"the trees could not be explained: {error}") from error
             np.add.at(contributions[rows].T, self._columns, np.asarray(shares, dtype=np.float64)[:, :-1].T)
         return contributions
 
 
-_contributions_cache: WeakKeyDictionary[Reranker, TreeContributions] = WeakKeyDictionary()
-"""By reranker, as long as it lives."""
+_contributions_cache: WeakKeyDictionary[Reranker, dict[str, TreeContributions]] = WeakKeyDictionary()
+"""By reranker, as long as it lives, and by the model's file."""
 
 
-def tree_contributions(reranker: Reranker) -> TreeContributions | None:
-    """Return the tree contributions of the first stage; None if it is no forest, or one of linear trees.
+def tree_contributions(reranker: Reranker, file: str, *, relative: bool) -> TreeContributions | None:
+    """Return the tree contributions of a LightGBM model; None if its trees are linear, or it cannot be read again.
 
     They are read from the bundle at the first use.
+
+    Args:
+        reranker: Reranker that serves the bundle.
+        file: Name of the model's file.
+        relative: Whether the model sees list-relative columns.
 
     Raises:
         BundleError: if the bundle's file is gone, or another one.
     """
-    entry = reranker.manifest.first_stage
-    if entry.kind != "lightgbm" or reranker.first_stage_model is None:
+    if reranker.read_file is None:
         return None
-    if reranker not in _contributions_cache:
-        model = reranker.first_stage_model()
+    cached = _contributions_cache.setdefault(reranker, {})
+    if file not in cached:
+        model = reranker.read_file(file)
         if _LINEAR in model:
             return None
-        relative = reranker.relative
-        schema = relative.schema if relative is not None and entry.relative else reranker.manifest.feature_schema
-        _contributions_cache[reranker] = TreeContributions(to_text(model), schema)
-    return _contributions_cache[reranker]
+        widened = reranker.relative if relative else None
+        cached[file] = TreeContributions(to_text(model), reranker.schema if widened is None else widened.schema)
+    return cached[file]
 
 
 class FirstStageVersions:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from math import hypot
 from time import perf_counter
@@ -14,12 +15,19 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.deadline import NO_DEADLINE, Deadline, LatencyEstimator
 from listwright.ranking.errors import CandidateError, ExplanationError, ScoringError
-from listwright.ranking.explaining.contributions import Clock, by_size, explain_first_stage, explain_second_stage
+from listwright.ranking.explaining.contributions import (
+    Clock,
+    by_size,
+    explain_first_stage,
+    explain_goals,
+    explain_second_stage,
+)
 from listwright.ranking.explaining.explanation import (
     AnomalyReasons,
     CandidateExplanation,
     Comparison,
     FeatureContribution,
+    GoalContributions,
     MovedCandidate,
     Part,
     RouterReasons,
@@ -57,6 +65,7 @@ def explain(
     deadline: Deadline = NO_DEADLINE,
     budget: int = DEFAULT_BUDGET,
     seed: int = 0,
+    weights: Mapping[str, float] | None = None,
     ranking: Ranking | None = None,
 ) -> CandidateExplanation:
     """Explain why a candidate stands where it stands.
@@ -70,7 +79,8 @@ def explain(
         candidates: Candidates of the list.
         candidate: Index of the candidate, from 0.
         against: Index of another candidate, whose contributions are subtracted.
-        strategy, specialist, hook, routing: Options of :meth:`listwright.ranking.reranker.Reranker.rerank`.
+        strategy, specialist, hook, routing, weights: Options of
+            :meth:`listwright.ranking.reranker.Reranker.rerank`.
         deadline: Deadline before which sampling ends with what there is; what would come after it is left out. Both are
             named in ``incomplete``.
         budget: Most changed candidates that a stage scores, for the candidate and for ``against`` each.
@@ -89,14 +99,16 @@ def explain(
     parts = _Parts(Clock.until(deadline))
     options: dict[str, Any] = {"strategy": strategy, "specialist": specialist, "routing": routing}
     answer = ranking or parts.timed(
-        "ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, **options)
+        "ranking", lambda: reranker.rerank(candidates, deadline=deadline, hook=hook, weights=weights, **options)
     )
     if len(answer.order) != len(candidates):
         raise CandidateError(f"the ranking is one of {len(answer.order)} candidates, the list has {len(candidates)}")
     if answer.stage_reached == "input_order":
         raise ExplanationError(f"no stage ranked the candidates: {answer.reason}")
-    rerank = bind_rerank(reranker, answer, deadline, **options)
-    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": answer}
+    rerank, label, goals = bind_rerank(reranker, answer, deadline, **options), answer, reranker.goals
+    if goals is not None and answer.weights is not None and goals.combines(answer.weights):
+        label = bind_rerank(reranker, replace(answer, weights=goals.label_alone), deadline, **options)(candidates)
+    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": label}
     sampling: dict[str, Any] = {"budget": budget, "seed": seed, "clock": parts.clock}
 
     first = parts.timed("first_stage", lambda: explain_first_stage(**one_list, explained=explained, **sampling))
@@ -106,8 +118,8 @@ def explain(
     moves = parts.run("moves", lambda: find_moves(rerank, candidates, candidate, answer))
     anomaly = parts.run("anomaly", lambda: explain_anomaly(**one_list))
     second: list[StageContributions | None] = [None, None]
-    if answer.stage_reached == "second_stage" and not np.isnan(answer.scores[candidate]):
-        scored = [index for index in explained if not np.isnan(answer.scores[index])]
+    scored = [] if label.stage_reached != "second_stage" else [n for n in explained if not np.isnan(label.scores[n])]
+    if candidate in scored:
         reached = parts.run("second_stage", lambda: explain_second_stage(**one_list, explained=scored, **sampling))
         if reached is not None:
             second = [*reached.explanations, None]
@@ -121,6 +133,14 @@ def explain(
         if search is not None:
             passes = search.changes
             parts.cut_short("passing", not search.complete, search.fault)
+    together: list[GoalContributions | None] = [None, None]
+    if label is not answer:
+        both = zip(explained, first.explanations, second, strict=False)
+        own = [late if index in scored else early for index, early, late in both]
+        work = partial(explain_goals, reranker, candidates, answer, label, explained, own=own, clock=parts.clock)
+        if (explanations := parts.run("goals", work)) is not None:
+            together = [*explanations, None]
+            parts.cut_short("goals", explanations[0] is None)
     comparison = None
     if against is not None:
         comparison = Comparison(
@@ -128,6 +148,7 @@ def explain(
             id_of(candidates, against),
             _subtract(first.explanations[0], first.explanations[1]),
             _subtract(second[0], second[1]),
+            _subtract(together[0], together[1]),
         )
     return CandidateExplanation(
         candidate=place_of(candidates, answer, candidate),
@@ -142,6 +163,7 @@ def explain(
         faults=parts.faults,
         ranking=answer,
         seconds=parts.seconds,
+        goals=together[0],
     )
 
 
@@ -150,9 +172,9 @@ def bind_rerank(
 ) -> Rerank:
     """Return a function that ranks a changed list so that its places compare with those of the answer.
 
-    A degraded answer stands in first-stage order, so the first stage ranks its changed lists. Without time to choose a
-    route, the default stays. A hook's choice stays, and the hook is not called again. A router chooses for each changed
-    list, as it would in serving.
+    Where an answer stands in first-stage order because it is degraded, the first stage ranks its changed lists. Without
+    time to choose a route, the default stays. A hook's choice stays, and the hook is not called again. A router chooses
+    for each changed list, as it would in serving. Goals have the answer's weights; without any, the label ranks.
 
     Args:
         reranker: Reranker that serves the bundle. Its latency estimate is left alone: runs in a row say nothing of
@@ -163,8 +185,9 @@ def bind_rerank(
     """
     own_pace = copy(reranker)
     own_pace.pace = LatencyEstimator()
-    rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned))
-    if ranking.degraded:
+    weights = None if reranker.goals is None else ranking.weights or reranker.goals.label_alone
+    rerank = partial(own_pace.rerank, deadline=Deadline(abandoned=deadline.abandoned), weights=weights)
+    if ranking.degraded and ranking.stage_reached == "first_stage":
         return partial(rerank, strategy="first_stage", routing=False)
     route = ranking.route
     choice = Choice(route.specialist, route.confidence)
@@ -300,10 +323,15 @@ def _estimate(reranker: Reranker, route: Route) -> RouterReasons | None:
 def _subtract(
     explanation: StageContributions | None, other: StageContributions | None
 ) -> tuple[FeatureContribution, ...]:
-    """Subtract the contributions to another candidate from those to one; samples of both are independent."""
+    """Subtract the contributions to another candidate from those to one; samples of both are independent.
+
+    There are none if they are of different columns, as those of a first and of a second stage may be.
+    """
     if explanation is None or other is None:
         return ()
     others = {part.feature: part for part in other.contributions}
+    if others.keys() != {part.feature for part in explanation.contributions}:
+        return ()
     return by_size(
         FeatureContribution(
             part.feature,

@@ -17,7 +17,7 @@ from pydantic import Field, InstanceOf, TypeAdapter
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.features import UNKNOWN_CODE, Feature
 
-Part = Literal["first_stage", "second_stage", "moves", "anomaly", "passing"]
+Part = Literal["first_stage", "second_stage", "moves", "anomaly", "passing", "goals"]
 """What a deadline or a fault can cut short or leave out."""
 
 Value = Annotated[float | str | None, Field(description="of the feature; null: missing, or an unknown category")]
@@ -72,6 +72,27 @@ class StageContributions:
     contributions: Annotated[
         tuple[FeatureContribution, ...],
         Field(description="of every feature, the largest in size first; they sum to score - reference_score"),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class GoalShare:
+    """What the scores for one goal add to the share of the list by all goals together."""
+
+    goal: str
+    weight: float
+    contribution: Annotated[float, Field(description="in units of the share, the weight included")]
+
+
+@dataclass(frozen=True, slots=True)
+class GoalContributions(StageContributions):
+    """Why a candidate has its share of the list by all goals together, which is the score here.
+
+    The reference is its share with the reference score of each goal's ranker, all other candidates as they are.
+    """
+
+    goals: Annotated[
+        tuple[GoalShare, ...], Field(description="the first goal first; they sum to score - reference_score, too")
     ]
 
 
@@ -152,6 +173,13 @@ class Comparison(CandidateName):
     second_stage: Annotated[
         tuple[FeatureContribution, ...], Field(description="empty where the second stage did not score both")
     ]
+    goals: Annotated[
+        tuple[FeatureContribution, ...],
+        Field(
+            exclude_if=lambda parts: not parts,
+            description="to the share by all goals; left out where different stages scored both for the first goal",
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +222,14 @@ class CandidateExplanation:
         Field(
             exclude_if=lambda reasons: reasons is None,
             description="left out where no rule touched the list; all other ranks are those before rules",
+        ),
+    ] = None
+    goals: Annotated[
+        GoalContributions | None,
+        Field(
+            exclude_if=lambda parts: parts is None,
+            description="of all goals together, which give the order; left out where the first goal alone does, and "
+            "where it is incomplete. first_stage and second_stage are of the first goal",
         ),
     ] = None
 

@@ -1,7 +1,7 @@
 """Rules of merchandising on one list, after the last stage.
 
-Whatever the order in which they are written, exclusions act first, then factors on the odds, then diversity, then caps
-and pins. Candidates that no rule touches keep their order.
+Whatever the order in which they are written, exclusions act first, then cutoffs, factors on the odds, diversity, and at
+last caps and pins. Candidates that no rule touches keep their order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from listwright.ranking.candidates import AppliedRule, CandidateList, Ranking
 from listwright.ranking.errors import CandidateError, SchemaMismatchError
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.manifest import Manifest
+from listwright.ranking.order import log_odds
 from listwright.ranking.rules.schema import (
     MOST_COMPARISONS,
     AnyRule,
     BoostRule,
     CapRule,
     Condition,
+    CutoffRule,
     DiversifyRule,
     ExcludeRule,
     PinRule,
@@ -60,7 +62,7 @@ class Match(Generic[T]):
         name: Name of the rule; its kind and number where it has none.
         number: Position of the rule in its source, from 0.
         of_request: Whether a request brought the rule, and not the file.
-        candidates: Indices of the candidates that the rule selects; empty for caps and diversity.
+        candidates: Indices of the candidates that the rule selects; empty for cutoffs, caps and diversity.
     """
 
     rule: T
@@ -101,6 +103,8 @@ class RuleSet:
             try:
                 if rule.action == "pin":
                     ids = [rule.id]
+                elif rule.action == "cutoff":
+                    self._for_all.append(Match(rule, self._names[number], number, of_request, np.empty(0, np.intp)))
                 elif rule.action == "cap" or rule.action == "diversify":  # noqa: PLR1714 - mypy knows the type by it
                     for feature in [rule.by] if rule.action == "cap" else rule.by:
                         _column(schema, feature)
@@ -117,11 +121,13 @@ class RuleSet:
             for candidate_id in dict.fromkeys(ids or ()):
                 self._by_id.setdefault(candidate_id, []).append(number)
         ranges = sum(len(low) for several in self._conditions.values() for _, low, _ in several)
+        self.needs_probability = any(rule.action == "cutoff" for rule in rules)
+        """Whether a rule acts only on a ranking with probabilities."""
         self.comparisons = ranges + len(rules)
         """Values and ranges of all rules, and rules: what the time of a list's candidate grows with."""
 
     def find(self, candidates: CandidateList) -> Iterator[Match[Any]]:
-        """Yield the rules that select a candidate of the list, and all caps and diversity, as they are written.
+        """Yield the rules that select a candidate of the list, and all cutoffs, caps and diversity, in written order.
 
         Raises:
             CandidateError: if a request's rules select by ids, and the list has none, or compare too much.
@@ -238,9 +244,10 @@ class _Arrangement:
         for match in self._of(ExcludeRule):
             left[match.candidates] = False
             self._applied.append(match.apply(match.candidates.tolist()))
+        self._reserve(int(np.count_nonzero(left)))
+        self._cut_off()
         visible = left[order]
         queue, excluded = order[visible], order[~visible]
-        self._reserve(len(queue))
         queue, odds = self._weigh(queue)
         if self._pins:
             left[[pin.candidates[0] for pin in self._pins.values()]] = False
@@ -258,6 +265,25 @@ class _Arrangement:
             for place, pin in self._pins.items():
                 final[place] = pin.candidates[0]
         return replace(self._ranking, order=final, rules=tuple(self._applied), excluded=len(excluded))
+
+    def _cut_off(self) -> None:
+        """Exclude what is probably not relevant and not pinned; a list without probabilities stays whole."""
+        if CutoffRule not in self._matches:
+            return
+        probability, free = self._ranking.probability, self._left.copy()
+        free[[int(pin.candidates[0]) for pin in self._pins.values()]] = False
+        for match in self._of(CutoffRule):
+            if probability is None:
+                reason = "the list has no probabilities: its bundle gives none, or there was no time for them"
+                self._applied.append(AppliedRule(match.name, match.rule.action, (), reason))
+            elif len(below := np.flatnonzero(free & (probability < match.rule.min_probability))):
+                self._left[below] = False
+                self._applied.append(match.apply(below.tolist()))
+        place, pins = int(np.count_nonzero(self._left)), self._pins
+        self._pins = {}
+        for pinned in sorted(pins, reverse=True):  # a caller cannot know how many are left: pins beyond them move up
+            place = min(pinned, place - 1)
+            self._pins[place] = pins[pinned]
 
     def _of(self, kind: type[T]) -> list[Match[T]]:
         return self._matches.get(kind, [])
@@ -320,16 +346,11 @@ class _Arrangement:
         The odds are those of the ranker's softmax, and below the cutoff of the first stage's; the k-th place has the
         k-th highest, also where an experiment made the order. Where nothing was scored, all are equal.
         """
-        ranking, temperatures = self._ranking, self._manifest.temperatures
-        strategy = ranking.route.strategy if ranking.stage_reached == "second_stage" else "first_stage"
+        ranking, first_temperature = self._ranking, self._manifest.temperatures.get("first_stage", 1.0)
         scores: Float[np.ndarray, " queue"] = ranking.scores[queue]
-        below = np.isnan(scores)
-        if below.all():
+        if np.isnan(scores).all():
             return np.zeros(len(queue))
-        odds = (scores - np.fmax.reduce(scores)) / temperatures.get(strategy, 1.0)
-        if below.any():
-            first = ranking.first_stage_scores[queue[below]]
-            odds[below] = np.fmin.reduce(odds) - (first.max() - first) / temperatures.get("first_stage", 1.0)
+        odds = log_odds(scores, ranking.first_stage_scores[queue], ranking.temperature, first_temperature)
         return np.sort(odds)[::-1]
 
     def _diversify(

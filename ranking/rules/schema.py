@@ -1,4 +1,4 @@
-"""Rules of merchandising as a request or a file writes them: pin, exclude, boost, bury, cap and diversify."""
+"""Rules of merchandising as a request or a file writes them: pin, exclude, cutoff, boost, bury, cap and diversify."""
 
 from __future__ import annotations
 
@@ -121,6 +121,13 @@ class ExcludeRule(_Selection):
     action: Literal["exclude"]
 
 
+class CutoffRule(_Rule):
+    """Leave out of the results what is probably not relevant."""
+
+    action: Literal["cutoff"]
+    min_probability: Annotated[float, Field(ge=0, le=1, description="the lowest probability of a result")]
+
+
 class BoostRule(_Selection):
     """Multiply (boost) or divide (bury) the odds of candidates to be chosen."""
 
@@ -150,7 +157,7 @@ class DiversifyRule(_Rule):
     ] = 10
 
 
-AnyRule = PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule
+AnyRule = PinRule | ExcludeRule | CutoffRule | BoostRule | CapRule | DiversifyRule
 Rule = Annotated[AnyRule, Field(discriminator="action")]
 """One rule, as a request or a file writes it."""
 
@@ -183,7 +190,7 @@ def check_rules(rules: Sequence[AnyRule], names: Sequence[str], *, of_request: b
             _check_pair(names, diverse[0], number, "both diversify: one a list is enough")
         elif rule.action == "cap":
             caps += 1
-        else:
+        elif rule.action != "cutoff":
             values += sum(len(condition.values or (None,)) for condition in (rule.where or {}).values())
         for count, most, what in ((values, MOST_VALUES_OF_ALL, "values and ends of ranges"), (caps, MOST_CAPS, "caps")):
             if count > most:

@@ -74,6 +74,8 @@ SCHEMA: dict[str, Any] = {
         {"name": "timings_ms", "type": {"type": "map", "values": "double"}},
         {"name": "request_id", "type": "string"},
         {"name": "rules", **_optional({"type": "array", "items": _RULE})},
+        {"name": "probabilities", **_optional("bytes"), "doc": "float64, little-endian, (L,)"},
+        {"name": "weights", **_optional({"type": "map", "values": "double"}), "doc": "by goal"},
     ],
 }
 """Of one record. The order of the fields is that of their bytes."""
@@ -149,6 +151,8 @@ def _fields(record: ServedRecord) -> dict[str, Any]:
         "timings_ms": record.timings_ms,
         "request_id": record.request_id,
         "rules": [_rule(rule) for rule in record.rules] or None,
+        "probabilities": None if (p := record.probabilities) is None else np.asarray(p, _DOUBLES).tobytes(),
+        "weights": record.weights,
     }
 
 

@@ -51,7 +51,7 @@ class RuleEffect:
 
     Args:
         name: Name of the rule.
-        action: ``pin``, ``exclude``, ``boost``, ``bury``, ``cap`` or ``diversify``.
+        action: ``pin``, ``exclude``, ``cutoff``, ``boost``, ``bury``, ``cap`` or ``diversify``.
         candidates: Indices of the candidates that the rule touched.
     """
 
@@ -92,6 +92,9 @@ class ServedRecord:
         shadow: Ranking of the list by another bundle; None where none was asked.
         timings_ms: Milliseconds by step.
         rules: Rules that acted on the order after ranker and experiment; the scores are those from before.
+        probabilities: ``(L,)`` probabilities of being relevant, in the order of the request; None where none were
+            computed: no request asked for them, and no rule needed them.
+        weights: Weight of each goal in the order; None where the bundle has one goal, or its other goals failed.
         categories: Names of the categories of each categorical column: code 1 is the first; stored once for the file.
 
     Equality: records hold arrays, so ``==`` compares identity; :class:`listwright.ranking.served_log.encoding.Block`
@@ -121,6 +124,8 @@ class ServedRecord:
     shadow: ShadowRanking | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     rules: tuple[RuleEffect, ...] = ()
+    probabilities: Float[np.ndarray, " L"] | None = None
+    weights: Mapping[str, float] | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -159,7 +164,8 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
             f"query {fields['query_id']!r} has {len(fields['features'])} bytes of features, expected "
             f"{4 * length * width} for {length} candidates of {width} columns",
         )
-    for name in ("first_stage_scores", "scores"):
+    probabilities = fields["probabilities"]
+    for name in ("first_stage_scores", "scores", *(() if probabilities is None else ("probabilities",))):
         if len(fields[name]) != 8 * length:
             raise DataError(
                 source, f"query {fields['query_id']!r} has {len(fields[name])} bytes of {name}, expected {8 * length}"
@@ -179,6 +185,7 @@ def to_record(fields: Mapping[str, Any], columns: Columns, source: str) -> Serve
         "rules": tuple(
             RuleEffect(rule["name"], rule["action"], tuple(rule["candidates"])) for rule in fields["rules"] or ()
         ),
+        "probabilities": None if probabilities is None else np.frombuffer(probabilities, "<f8"),
     }
     return ServedRecord(**{**fields, **converted}, feature_names=columns.names, categories=columns.categories)
 

@@ -20,5 +20,6 @@ def test_a_file_of_every_version_is_read(version):
     assert (first.intervention.propensity, first.shadow.order) == (0.125, (1, 0, 2, 3))
     np.testing.assert_array_equal(first.scores, [0.25, np.nan, -1.5, 3.0])
     assert (second.query_id, second.unit, second.shadow) == ("query-4", "unit-1", None)
+    assert (first.probabilities, first.weights) == (None, None), "fields that are younger than the file"
     assert second.served_at.isoformat() == "2026-05-01T12:00:04+00:00"
     assert second.features.shape == (4, 3)

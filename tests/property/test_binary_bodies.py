@@ -23,7 +23,13 @@ CATEGORIES = (None, "A5", "B2", "C7")
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     folder = make_bundle(
-        tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.25
+        tmp_path_factory.mktemp("models") / "shop" / "7",
+        cutoff=5,
+        graph="nan",
+        specialists=3,
+        margin=0.25,
+        probability="relevance",
+        goals={"margin": 0.0},
     )
     with serving(folder, max_candidates=20) as client:
         yield client
@@ -118,10 +124,14 @@ OPTIONS = (
     "features",
     "x",
     "expect_candidates",
+    "probabilities",
+    "min_probability",
+    "weights",
 )
+TEXTS = st.sampled_from(["true", "0.5", '{"margin":1}', '{"margin":-1}', '{"booked":0,"margin":0}', '{"a":{}}'])
 
 
-@given(query=st.dictionaries(st.sampled_from(OPTIONS) | WORDS, WORDS | st.integers(-2, 4).map(str), max_size=4))
+@given(query=st.dictionaries(st.sampled_from(OPTIONS) | WORDS, WORDS | TEXTS | st.integers(-2, 4).map(str), max_size=4))
 def test_any_query_gets_a_documented_answer(client, query):
     body = saved(np.ones((3, 4), dtype=np.float32))
     for accept in ("*/*", "application/x-npy"):
@@ -174,7 +184,10 @@ REQUESTS = st.fixed_dictionaries(
     optional={
         "id": JSON,
         "parameters": st.dictionaries(st.sampled_from([*OPTIONS, "binary_data_output"]), JSON, max_size=3) | JSON,
-        "outputs": st.lists(st.fixed_dictionaries({"name": st.sampled_from(["scores", "ids"])}), max_size=3) | JSON,
+        "outputs": st.lists(
+            st.fixed_dictionaries({"name": st.sampled_from(["scores", "ids", "probabilities"])}), max_size=3
+        )
+        | JSON,
     },
 )
 

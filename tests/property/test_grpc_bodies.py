@@ -20,7 +20,14 @@ LIST = raw(bytes(4 * 2 * 4), shape=[2, 4])
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory):
-    folder = make_bundle(tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3)
+    folder = make_bundle(
+        tmp_path_factory.mktemp("models") / "shop" / "7",
+        cutoff=5,
+        graph="nan",
+        specialists=3,
+        probability="relevance",
+        goals={"margin": 0.3},
+    )
     with serving(folder, grpc_port=0, max_candidates=20) as served, calling(served) as calls:
         yield calls
         calls.ask(LIST)
@@ -61,10 +68,28 @@ SCALARS = st.one_of(
     st.integers(-(2**63), 2**63 - 1).map(lambda value: ("int64_param", value)),
     st.integers(0, 2**64 - 1).map(lambda value: ("uint64_param", value)),
     st.floats().map(lambda value: ("double_param", value)),
-    (TEXT | st.sampled_from(["auto", "srm", '{"price": 1}', "{}", "[" * 9999])).map(lambda v: ("string_param", v)),
+    (TEXT | st.sampled_from(["auto", "srm", '{"price": 1}', "{}", "[" * 9999, '{"margin": 2}'])).map(
+        lambda v: ("string_param", v)
+    ),
     st.none(),
 )
-NAMES = st.sampled_from(["top_n", "strategy", "specialist", "timeout_ms", "context", "raw_scores", "unit"]) | TEXT
+NAMES = (
+    st.sampled_from(
+        [
+            "top_n",
+            "strategy",
+            "specialist",
+            "timeout_ms",
+            "context",
+            "raw_scores",
+            "unit",
+            "probabilities",
+            "min_probability",
+            "weights",
+        ]
+    )
+    | TEXT
+)
 PARAMETERS = st.dictionaries(NAMES, SCALARS, max_size=3)
 TENSORS = st.fixed_dictionaries(
     {
@@ -92,7 +117,9 @@ def fill(parameters, values):
     extra=st.integers(-1, 1),
     is_raw=st.booleans(),
     parameters=PARAMETERS,
-    outputs=st.lists(st.tuples(st.sampled_from(["scores", "ids", "order"]) | TEXT, PARAMETERS), max_size=3),
+    outputs=st.lists(
+        st.tuples(st.sampled_from(["scores", "ids", "order", "probabilities"]) | TEXT, PARAMETERS), max_size=3
+    ),
     model=st.sampled_from(["shop", "shop", "", "other"]) | TEXT,
     version=st.sampled_from(["", "7"]) | TEXT,
     identifier=TEXT | st.just("x" * 600),

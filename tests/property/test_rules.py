@@ -40,7 +40,7 @@ def ruled(ranking, candidates, *sets):
     return apply_rules(ranking, candidates, MANIFEST, sets)
 
 
-def one_list(scores, prices=None, brands=None, order=None):
+def one_list(scores, prices=None, brands=None, order=None, probability=None):
     """A ranked list with ids c0, c1 ..."""
     length = len(scores)
     scores = np.asarray(scores, dtype=np.float64)
@@ -51,7 +51,8 @@ def one_list(scores, prices=None, brands=None, order=None):
     )
     order = rank_by_score(scores) if order is None else np.asarray(order)
     stage = "input_order" if np.isnan(scores).all() else "first_stage"
-    return Ranking(order, scores, relevance(scores), scores, stage, Route("first_stage", "bundle")), candidates
+    ranking = Ranking(order, scores, relevance(scores), scores, stage, Route("first_stage", "bundle"))
+    return replace(ranking, probability=probability), candidates
 
 
 @st.composite
@@ -61,7 +62,8 @@ def lists(draw):
     prices = draw(hnp.arrays(np.float32, length, elements=PRICES))
     brands = draw(hnp.arrays(np.float32, length, elements=st.integers(0, 4)))
     order = draw(st.none() | st.permutations(range(length)))  # as an experiment makes it
-    return one_list(scores, prices, brands, order)
+    probability = draw(st.none() | hnp.arrays(np.float64, length, elements=st.sampled_from([0.0, 0.2, 0.5, 1.0])))
+    return one_list(scores, prices, brands, order, probability)
 
 
 ids = st.integers(0, 13).map(lambda n: f"c{n}")
@@ -89,7 +91,10 @@ diversities = st.fixed_dictionaries(
         "first": places,
     }
 )
-some_rules = st.lists(pins | excludes | boosts | caps | diversities, max_size=5)
+cutoffs = st.fixed_dictionaries(
+    {"action": st.just("cutoff"), "min_probability": st.sampled_from([0.0, 0.2, 0.3, 0.5, 1.0])}
+)
+some_rules = st.lists(pins | excludes | cutoffs | boosts | caps | diversities, max_size=5)
 
 
 def group_of(candidates, index, by):
@@ -119,9 +124,20 @@ def test_pins_and_caps_hold_and_the_untouched_keep_their_order(ranked, rules):
     for rule in rules:
         if rule["action"] == "pin" and rule["id"] in candidates.ids:
             pinned[rule["place"] - 1] = candidates.ids.index(rule["id"])
-    assert all(shown[place] == index for place, index in pinned.items())
-    excluded = {i for one in after.rules if one.action == "exclude" for i in one.candidates}
+    excluded = {i for one in after.rules if one.action in ("exclude", "cutoff") for i in one.candidates}
     assert excluded == set(range(len(candidates))) - set(shown)
+    low = max((rule["min_probability"] for rule in rules if rule["action"] == "cutoff"), default=0.0)
+    if ranking.probability is not None:
+        for index in set(range(len(candidates))) - set(pinned.values()):
+            hidden = any(index in one.candidates for one in after.rules if one.action == "exclude")
+            assert (index in shown) == (not hidden and ranking.probability[index] >= low)
+    moved = dict(zip(sorted(map(shown.index, pinned.values())), sorted(pinned), strict=True))
+    assert all(pinned[before] == shown[now] for now, before in moved.items()), "pins keep their order"
+    last = len(shown)
+    for now, before in sorted(moved.items(), reverse=True):
+        assert now == min(before, last - 1), "and their places, but for those that a cutoff has left no place"
+        last = now
+    pinned = {now: shown[now] for now in moved}
     limits = [rule for rule in rules if rule["action"] == "cap"]
     for place in set(range(len(shown))) - pinned.keys():  # nobody stands where a cap is broken while another would do
         fixed = [index for at, index in sorted(pinned.items()) if at > place]

@@ -44,6 +44,8 @@ def served(draw):
         shadow=draw(st.none() | st.builds(ShadowRanking, TEXTS, PLACES, TEXTS)),
         timings_ms=draw(st.dictionaries(TEXTS, st.floats(allow_nan=False), max_size=3)),
         request_id=draw(TEXTS),
+        probabilities=draw(st.none() | scores),
+        weights=draw(st.none() | st.dictionaries(TEXTS, st.floats(allow_nan=False), max_size=3)),
         rules=draw(st.lists(st.builds(RuleEffect, TEXTS, TEXTS, PLACES), max_size=2).map(tuple)),
     )
 

@@ -19,7 +19,13 @@ HEADERS = {"Content-Type": "application/json"}
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     folder = make_bundle(
-        tmp_path_factory.mktemp("models") / "shop" / "7", cutoff=5, graph="nan", specialists=3, margin=0.25
+        tmp_path_factory.mktemp("models") / "shop" / "7",
+        cutoff=5,
+        graph="nan",
+        specialists=3,
+        margin=0.25,
+        probability="relevance",
+        goals={"profit": 0.0},
     )
     with serving(folder, max_candidates=20) as client:
         yield client
@@ -29,7 +35,9 @@ def check(response):
     assert response.status_code in STATUSES, response.text
     answer = response.json()
     if response.status_code == 200:
-        assert sorted(answer["ranks"]) == list(range(1, len(answer["scores"]) + 1))
+        ranks = [rank for rank in answer["ranks"] if rank is not None]
+        assert sorted(ranks) == list(range(1, len(ranks) + 1))
+        assert all(0 <= value <= 1 for value in answer.get("probabilities", ()) if value is not None)
     else:
         assert response.headers["content-type"] == "application/problem+json"
         assert answer["status"] == response.status_code
@@ -61,6 +69,7 @@ ODD_ROWS = st.one_of(
 )
 IDS = st.none() | st.text(max_size=3) | JSON
 CANDIDATES = st.fixed_dictionaries({}, optional={"id": IDS, "features": ODD_ROWS, "x": JSON})
+WEIGHTS = st.dictionaries(st.sampled_from(["booked", "profit", "other"]), st.floats(0, 1e6) | SCALARS, max_size=3)
 BODIES = st.fixed_dictionaries(
     {},
     optional={
@@ -77,6 +86,9 @@ BODIES = st.fixed_dictionaries(
         "specialist": st.integers(-1, 3) | JSON,
         "context": st.dictionaries(st.sampled_from([*NAMES, "other"]) | st.text(max_size=3), VALUES, max_size=4) | JSON,
         "raw_scores": st.booleans() | JSON,
+        "probabilities": st.booleans() | JSON,
+        "min_probability": st.floats(-0.1, 1.1) | JSON,
+        "weights": WEIGHTS | JSON,
         "expect_candidates": st.integers(-1, 22) | JSON,
         "x": JSON,
     },
@@ -98,6 +110,9 @@ def test_any_json_gets_a_documented_answer(client, body):
             "top_n": st.integers(1, 9),
             "raw_scores": st.booleans(),
             "specialist": st.integers(0, 3),
+            "probabilities": st.booleans(),
+            "min_probability": st.floats(0, 1),
+            "weights": WEIGHTS,
             "context": st.dictionaries(st.sampled_from([*NAMES, "other"]), VALUES, max_size=4),
         },
     ),
@@ -178,6 +193,21 @@ def test_any_values_in_sound_columns_are_what_they_are_in_rows(client, columns, 
         assert [e["message"] for e in found["errors"]] == [e["message"] for e in expected["errors"]]
     else:
         assert (found["scores"], found["results"]) == (expected["scores"], expected["results"])
+
+
+@given(
+    rows=st.lists(ROWS, min_size=1, max_size=12),
+    lowest=st.floats(0, 1),
+    weights=st.fixed_dictionaries({}, optional={"profit": st.floats(0, 1e6), "booked": st.floats(1e-6, 1e6)}),
+    strategy=st.sampled_from(["auto", "qilcm", "srm", "first_stage"]),
+)
+def test_a_cutoff_leaves_out_what_is_below_it_and_nothing_else(client, rows, lowest, weights, strategy):
+    body = {"features": rows, "strategy": strategy, "weights": weights, "probabilities": True}
+    whole, cut = answer_of(client, body), answer_of(client, {**body, "min_probability": lowest})
+    assert cut["probabilities"] == whole["probabilities"]
+    kept = [result["index"] for result in whole["results"] if result["probability"] >= lowest]
+    assert [result["index"] for result in cut["results"]] == kept
+    assert len(kept) == len(rows) - sum(rule["candidates"] for rule in cut["meta"].get("rules", ()))
 
 
 @given(rows=st.lists(ROWS, min_size=2, max_size=12), top_n=st.integers(1, 15), data=st.data())

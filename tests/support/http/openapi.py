@@ -24,6 +24,7 @@ CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": {"
 """A wrong body may be too large first (413): it is refused before it is looked at."""
 VALID, INVALID = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 CODES = {"type": "integer", "minimum": 0, "maximum": 3}
+WEIGHT = {"type": "number", "minimum": 0, "maximum": 1e6}
 NUMBER = {"type": ["number", "null"], "minimum": -1e30, "maximum": 1e30}
 CATEGORY = {"type": ["string", "number", "null"]}
 ONE_QUESTION = {
@@ -117,10 +118,10 @@ RULES = {
 }
 
 
-def for_this_bundle(document):
+def for_this_bundle(document, *, has_goals=False):
     """The document with what it cannot say in general: the served names, kinds and width, and what it says in words.
 
-    Without it every generated list would be another schema's, and no answer but 409 would be seen. Bytes behind a JSON
+    Bundles that have goals have probabilities. Without it every generated list would be another schema's, and no answer but 409 would be seen. Bytes behind a JSON
     object cannot be generated: they have tests of their own.
     """
     document = copy.deepcopy(document)
@@ -130,6 +131,10 @@ def for_this_bundle(document):
     choices: dict[str, object] = {"expect_candidates": {"type": "null"}}  # it must be the length of the list
     choices |= {"strategy": {"enum": ["auto", "srm"]}, "specialist": {"enum": [None, 0, 1, 2]}}
     choices["context"] = or_null({**context, "additionalProperties": CATEGORY})
+    weights = {"type": "object", "properties": {"margin": WEIGHT}, "additionalProperties": False}
+    choices["weights"] = or_null(weights) if has_goals else {"type": "null"}
+    if not has_goals:
+        choices |= {"probabilities": {"enum": [False]}, "min_probability": {"type": "null"}}
     # ids are unique, which no schema says
     schemas["Candidate"]["properties"] = {"features": {"anyOf": [row, named]}}
     bundles = {"model": {"enum": ["shop", None]}, "version": {"enum": ["7", None]}}
@@ -148,7 +153,7 @@ def for_this_bundle(document):
     fields = schemas["InferRequest"]["properties"]
     fields["inputs"] = {"anyOf": [inputs for length in (1, 2, 5) for inputs in tensors(length)]}
     fields |= {"model_name": {"enum": ["shop", None]}, "model_version": {"enum": ["7", None]}}
-    name = {"enum": ["scores", "ranks", "first_stage_scores", "order"]}
+    name = {"enum": ["scores", "ranks", "first_stage_scores", "order", *(["probabilities"] if has_goals else [])]}
     schemas["RequestedOutput"]["properties"]["name"] = name
     by_name = {**array(object_of(["name"], name=name), 0, 4), "uniqueItems": True}
     one = array({"$ref": "#/components/schemas/RequestedOutput"}, 1, 1)

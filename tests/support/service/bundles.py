@@ -23,10 +23,13 @@ from listwright.ranking.stages import (
     GOLDEN,
     AnomalyStage,
     FeatureWeight,
+    GoalsStage,
+    GoalStage,
     LightGbmStage,
     NetworkKind,
     NetworkStage,
     OnnxStage,
+    ProbabilityStage,
     RouterStage,
     Specialist,
     SrmStage,
@@ -81,6 +84,8 @@ def make_bundle(
     first_stage: Literal["lightgbm", "onnx"] = "lightgbm",
     relative: bool = False,
     also: NetworkKind | None = None,
+    probability: Literal["relevance", "choice"] | None = None,
+    goals: Mapping[str, float] | None = None,
 ) -> Path:
     """Publish a bundle at ``out`` (``.../NAME/VERSION``).
 
@@ -91,7 +96,9 @@ def make_bundle(
     specialist 0 the best in a list whose mean number of stars is below 0 and the last one above, each with a gain of
     the list's mean price; its graph gives NaN where that price is above 500. A second stage that is ``harmful`` is not
     what ``auto`` means. With ``relative``, both stages see list-relative columns of numbers and categories; ``also`` is the kind
-    of a second network. An ONNX first stage is a weighted sum of the numeric features.
+    of a second network. An ONNX first stage is a weighted sum of the numeric features. With a ``probability`` scores are
+    calibrated: by a pointwise model of relevance, or by temperatures alone where labels are choices. ``goals`` beside
+    the label ``booked`` are given by name with their default weights; the first of them prefers high prices.
     """
     rng = np.random.default_rng(seed)
     columns = schema(categorical=categorical, defaults=defaults)
@@ -151,6 +158,25 @@ def make_bundle(
         files += ["anomaly.onnx", "router.onnx"]
         (folder / "anomaly.onnx").write_bytes(_linear(np.full((seen.numeric, 1), 0.1, dtype=np.float32), "anomaly"))
         (folder / "router.onnx").write_bytes(_router(seen.names, specialists))
+    if probability == "choice":
+        manifest = manifest.model_copy(update={"temperatures": dict.fromkeys(manifest.strategies, 2.0)})
+    elif probability == "relevance":
+        calibration = ProbabilityStage(
+            slope=1.0, intercept=0.0, temperatures=dict.fromkeys(manifest.strategies, 2.0), lists=30, mean=0.4
+        )
+        manifest = manifest.model_copy(update={"probability": calibration})
+        files.append(calibration.file)
+        (folder / calibration.file).write_text(_pointwise(columns, categorical=categorical))
+    if goals:
+        others = tuple(
+            GoalStage(name=name, file=f"goal_{number}.txt", spread=0.5, weight=weight)
+            for number, (name, weight) in enumerate(goals.items())
+        )
+        spreads = dict.fromkeys(manifest.strategies, 1.5)
+        manifest = manifest.model_copy(update={"goals": GoalsStage(label="booked", spreads=spreads, others=others)})
+        for number, goal in enumerate(others):
+            files.append(goal.file)
+            (folder / goal.file).write_text(_for_goal(columns, number, categorical=categorical))
     reranker = bundle.open_unsealed(folder, manifest)
     lists = [rows(rng, length, categorical=categorical) for length in (1, 2, 3, 5, 8, 12)]
     (folder / GOLDEN).write_bytes(golden.record(reranker, lists))
@@ -172,6 +198,24 @@ def _lambdamart(
         lightgbm_input(features, columns), labels, group=[20] * 30, categorical_feature=list(columns.categorical)
     )
     params = {"objective": "lambdarank", "verbosity": -1, "num_leaves": 8, "num_threads": 1, "seed": 1}
+    return lightgbm.train(params, data, num_boost_round=10).model_to_string()
+
+
+def _pointwise(columns: FeatureSchema, *, categorical: bool) -> str:
+    """A model of the log-odds of being relevant, by the number of stars."""
+    rng = np.random.default_rng(11)
+    features = rows(rng, 600, categorical=categorical)
+    data = lightgbm.Dataset(lightgbm_input(features, columns), features[:, 1] + rng.normal(size=600) > 0)
+    params = {"objective": "binary", "verbosity": -1, "num_leaves": 8, "num_threads": 1, "seed": 1}
+    return lightgbm.train(params, data, num_boost_round=10).model_to_string()
+
+
+def _for_goal(columns: FeatureSchema, number: int, *, categorical: bool) -> str:
+    """A model that prefers high values of one numeric feature."""
+    features = rows(np.random.default_rng(13), 600, categorical=categorical)
+    labels = np.nan_to_num(features[:, number % len(NUMERIC)])
+    params = {"objective": "regression", "verbosity": -1, "num_leaves": 8, "num_threads": 1, "seed": 1}
+    data = lightgbm.Dataset(lightgbm_input(features, columns), labels)
     return lightgbm.train(params, data, num_boost_round=10).model_to_string()
 
 

@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import reduce
+from operator import getitem
 
 import numpy as np
 import pytest
@@ -37,12 +39,14 @@ JSON = st.recursive(
     max_leaves=6,
 )
 SAFE = ("golden.jsonl", "qilcm.onnx", "srm.onnx", "router.onnx", "anomaly.onnx")
-FILES = ("first_stage.txt", *SAFE)
+TEXT_FILES = ("first_stage.txt", "probability.txt", "goal_0.txt")
+FILES = (*TEXT_FILES, *SAFE)
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    return make_bundle(tmp_path_factory.mktemp("good") / "shop" / "1", specialists=2, margin=0.25)
+    out = tmp_path_factory.mktemp("good") / "shop" / "1"
+    return make_bundle(out, specialists=2, margin=0.25, probability="relevance", goals={"margin": 0.5})
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +201,59 @@ def test_a_golden_value_that_float32_rounds_to_infinity_is_refused(good, spoilt)
     assert "3.4028235677973366e+38 is infinite as float32" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "error"),
+    [
+        (("file",), "first_stage.onnx", "needs the file 'first_stage.onnx'"),
+        (("file",), "../probability.txt", "probability"),
+        (("file",), "qilcm.onnx", "qilcm.onnx: "),
+        (("slope",), -0.5, "probability.slope"),
+        (("slope",), float("inf"), "probability.slope"),
+        (("intercept",), None, "probability.intercept"),
+        (("temperatures", "qilcm"), 0.0, "probability.temperatures.qilcm"),
+        (("temperatures",), {"qilcm": 1.0, "srm": 1.0}, "temperature for each of the bundle's strategies"),
+        (("temperatures", "dlcm"), 1.0, "temperature for each of the bundle's strategies"),
+        (("lists",), 0, "probability.lists"),
+        (("mean",), 1.5, "probability.mean"),
+        (("more",), 1.0, "probability.more"),
+    ],
+)
+def test_an_entry_of_probabilities_that_is_wrong_is_refused(good, spoilt, place, value, error):
+    values = json.loads(good_manifest(good))
+    *outer, name = ("probability", *place)
+    reduce(getitem, outer, values)[name] = value
+    assert error in str(spoilt({"manifest.json": json.dumps(values).encode()}))
+
+
+def test_a_pointwise_model_of_other_features_or_cut_short_is_refused(good, spoilt):
+    text = (good / "probability.txt").read_text()
+    assert "probability.txt: not a LightGBM text model" in spoilt({"probability.txt": text[: len(text) // 2].encode()})
+    other = text.replace("feature_names=Column_0 ", "feature_names=colour ")
+    assert other != text
+    assert "colour" in spoilt({"probability.txt": other.encode()})
+    assert "probability.txt: does not exist" in spoilt({"probability.txt": None})
+
+
+@pytest.mark.parametrize(("name", "value"), [("slope", 1e300), ("intercept", 1e300), ("intercept", -1e300)])
+def test_a_calibration_beyond_all_measure_still_gives_probabilities(good, tmp_path, name, value):
+    folder = tmp_path / "shop" / "1"
+    shutil.copytree(good, folder)
+    values = put(json.loads(good_manifest(good)), ("probability", name), value)
+    (folder / "manifest.json").write_text(json.dumps(values))
+    make_hashes_agree(folder)
+    with pytest.raises(BundleError, match="probability are"):
+        bundle.load(folder)
+    lines = [json.loads(line) for line in (folder / "golden.jsonl").read_text().splitlines()]
+    texts = [json.dumps({name: value for name, value in line.items() if name != "probability"}) for line in lines]
+    (folder / "golden.jsonl").write_text("\n".join(texts) + "\n")
+    make_hashes_agree(folder)
+    recorded = golden.read((folder / "golden.jsonl").read_bytes(), folder)[3]
+    candidates = CandidateList(np.array(recorded.features, dtype=np.float32))
+    ranking = bundle.load(folder).reranker.rerank(candidates, probability=True)
+    assert ((ranking.probability >= 0.0) & (ranking.probability <= 1.0)).all()
+    assert (np.diff(ranking.probability[np.argsort(ranking.sort_keys)]) >= 0.0).all()
+
+
 CHILD = """
 import sys, pathlib
 from listwright.ranking import bundle, golden
@@ -263,13 +320,14 @@ TEXTS = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("how", TEXTS)
-def test_a_lightgbm_text_that_is_altered_never_serves(good, tmp_path, how):
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_a_lightgbm_text_that_is_altered_never_serves(good, tmp_path, name, how):
     """It would end the process that loads it, and never becomes a bundle."""
     folder = tmp_path / "shop" / "1"
     shutil.copytree(good, folder)
-    text = (folder / "first_stage.txt").read_text()
+    text = (folder / name).read_text()
     assert TEXTS[how](text) != text
-    (folder / "first_stage.txt").write_text(TEXTS[how](text))
+    (folder / name).write_text(TEXTS[how](text))
     make_hashes_agree(folder)
     ended = subprocess.run([sys.executable, "-c", CHILD, str(folder)], capture_output=True, text=True, check=False)
     assert ended.returncode == 7, ended.stderr

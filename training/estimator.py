@@ -6,7 +6,6 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest, to_json
 from listwright.ranking.plain_file import MOST_JSON_VALUES, from_json
 from listwright.ranking.relative import RelativeKind
-from listwright.ranking.stages import MANIFEST, ColumnStage
+from listwright.ranking.stages import MANIFEST
 from listwright.training.console.command import PlainConsole
 from listwright.training.data import memory, split
 from listwright.training.data.dataset import Dataset, Remedies, categories_in
@@ -74,6 +73,7 @@ _PATIENCE = "training stops by itself, see patience= and max_trees=, parameters 
 _INSTEAD = {
     **dict.fromkeys(("group", "groups", "group_id"), _GROUP),
     "group_weight": _WEIGHT,
+    "goals": "fit ranks for y alone; listwright fit takes further goals, --goal COL",
     **dict.fromkeys(("init_score", "base_margin"), _START),
     **dict.fromkeys(("categorical_feature", "cat_features"), _CATEGORIES),
     **dict.fromkeys(("callbacks", "early_stopping_rounds"), _PATIENCE),
@@ -348,9 +348,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
     def _took(self, source: Bundle, files: dict[str, bytes]) -> Qilcm:
         self.manifest_ = source.manifest
         self.reranker_ = source.reranker
-        first_stage = source.manifest.first_stage
-        if not isinstance(first_stage, ColumnStage):  # explanations read it, and the folder may be gone by then
-            self.reranker_.first_stage_model = partial(files.__getitem__, first_stage.file)
+        self.reranker_.read_file = files.__getitem__  # for explanations: the folder may be gone by then
         self.files_ = files
         try:
             self.report_: dict[str, Any] = from_json(self.files_.get("report.json", b"{}"), MOST_JSON_VALUES)

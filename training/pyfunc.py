@@ -16,7 +16,8 @@ from listwright.ranking.errors import DataError, SchemaMismatchError
 from listwright.ranking.features import MAX_NAME
 from listwright.training.data.tables.frames import listed
 from listwright.training.pipeline.tracking import MODEL_PARAMS
-from listwright.training.scoring.worker import COLUMNS, rank_rows
+from listwright.training.scoring.job import COLUMNS
+from listwright.training.scoring.worker import rank_rows
 
 
 class BundleModel:

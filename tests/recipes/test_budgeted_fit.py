@@ -213,7 +213,7 @@ def test_less_than_one_lightgbm_fit_publishes_that_one(recipe, tmp_path, monkeyp
 
     monkeypatch.setattr(lambdamart, "search_settings", slow)
     report, _ = fitted(recipe, tmp_path / "many" / "1", Budget(0.5, clock=Clock()))
-    assert report["budget"]["left_out"] == ["list-relative columns", "QILCM", "QILCM2"]
+    assert report["budget"]["left_out"] == ["list-relative columns", "probabilities", "QILCM", "QILCM2"]
     assert report["first_stage"]["trials"] == 1
 
 

@@ -100,16 +100,19 @@ def test_what_is_served_is_a_calibrated_probability(bought):
 
 
 def test_the_report_says_how_well(bought):
-    found = json.loads((bought / "report.json").read_text())["details"]["calibration"]
-    assert (found["choices"], found["lists"], found["without_choice"]) == (True, QUERIES, 0)
-    assert [one["ranker"] for one in found["rankers"]] == ["mlp", "qilcm", "first_stage"]
-    for one in found["rankers"]:
-        gain = one["log_probability"]["gain"]
-        assert gain["low"] <= gain["mean"] <= gain["high"]
-        assert one["after"]["ece"] < one["before"]["ece"] + (0.01 if one["ranker"] == "qilcm" else 0.0), "badly scaled"
-        assert sum(row[0] for row in one["after"]["bins"]) == one["lists"] * (
-            LENGTH if one["ranker"] == "first_stage" else 4
-        )
+    details = json.loads((bought / "report.json").read_text())["details"]
+    assert details["calibration"] == {"choices": True, "lists": QUERIES, "without_choice": 0}
+    found = details["probability"]
+    assert (found["lists"], found["answering"], found["rival"]) == (
+        None,
+        bundle.load(bought).manifest.strategy,
+        "undivided",
+    )
+    assert [row["by"] for row in found["stated"]] == ["base_rate", "undivided", "mlp", "qilcm", "first_stage"]
+    for row in found["stated"]:
+        assert row["over_rival"]["low"] <= row["over_rival"]["mean"] <= row["over_rival"]["high"]
+        assert sum(of_bin[0] for of_bin in row["bins"]) == QUERIES * LENGTH // 5
+        assert row["ece"] > 0.0
     page = (bought / "report.html").read_text()
     assert "A score is the probability of being chosen" in page
     assert 'aria-label="Share chosen by probability' in page
@@ -127,7 +130,7 @@ def test_grades_are_no_choices(fitted):
     """Nothing is claimed of scores that no choice stands behind."""
     assert bundle.load(fitted).manifest.temperatures == {}
     report = json.loads((fitted / "report.json").read_text())
-    assert report["details"]["calibration"]["rankers"] == []
+    assert report["details"]["calibration"]["choices"] is False
     page = (fitted / "report.html").read_text()
     assert "Scores are not probabilities on these data" in page
     assert "A score is the probability" not in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.console.bars import progress_bars
 from listwright.training.console.command import (
+    add_weights_option,
     check_folder,
     command_parser,
     repeatable,
@@ -39,6 +41,10 @@ _EXAMPLES = """examples:
       --run search-engine.run --qrels labels.qrels    another system's TREC run and labels
   listwright evaluate models/shop/1 --data test.txt --trec files     LETOR text; write a run and labels
   listwright evaluate models/shop/1 --data new.parquet --qid search_id --label clicked --out page.html
+  listwright evaluate models/shop/1 --data new.parquet --qid search_id --label clicked \\
+      --gate "log_loss <= 0.5" --gate "ece <= 0.02"    probabilities; lower is better
+  listwright evaluate models/shop/1 models/shop/2 --data new.parquet --qid search_id --label booked \\
+      --goal margin --weights margin=0.3 --gate "ndcg@10[margin] >= -0.005"    several goals
 
 Rows of a query must stand together. Nothing is fitted. The protocol is that of a fit's report.
 """
@@ -67,8 +73,9 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         raise RecipeError("--shared-only: name the run whose candidates are measured with --run")
     if options.other is not None and options.run is not None:
         raise RecipeError("--run and a second bundle: compare the first bundle with one of them")
+    goals = tuple(dict.fromkeys(options.goal))
     try:
-        gates = [parse_gate(gate) for gate in options.gate]
+        gates = [parse_gate(gate, goals) for gate in options.gate]
     except ValueError as error:
         raise RecipeError(f"--gate {error}") from error
     locations = [location for location in (options.bundle, options.other) if location is not None]
@@ -85,6 +92,8 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         qrels=options.qrels,
         trec=options.trec,
         shared_only=options.shared_only,
+        goals=goals,
+        weights=options.weights,
     )
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with progress_bars(console, *columns) as bars:
@@ -121,24 +130,20 @@ def _what_is_left(options: argparse.Namespace) -> str:
 
 
 def _show(facts: dict[str, Any], console: Console) -> None:
-    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
-    from listwright.training.reporting.judged_page import gain_sentence, gate_sentences  # noqa: PLC0415
-
-    table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"Lists: {facts['lists']:,}, candidates: {facts['rows']:,}"
+    from listwright.training.evaluation.protocol import HEADLINE  # noqa: PLC0415
+    from listwright.training.reporting.judged_page import (  # noqa: PLC0415
+        further_metrics,
+        gain_sentence,
+        gate_sentences,
     )
-    table.add_column("ranker")
-    metrics = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
-    for name in metrics:
-        table.add_column(metric_name(name), justify="right", no_wrap=True)
-    cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
-    for ranker in facts["rankers"]:
-        row = [cells[ranker, name] for name in metrics]
-        half = [f"{cell['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(cell['high'] - cell['low']) / 2:.3f}" for cell in row]
-        table.add_row(Text(ranker), *half)
-    console.print(table)
+
+    title = f"Lists: {facts['lists']:,}, candidates: {facts['rows']:,}"
+    _show_means(facts, ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10"), title, console)
+    if further := further_metrics(facts):
+        _show_means(facts, further, "Goals and probabilities", console)
     if facts["segments"]:
-        _show_segments(facts, console)
+        for metric in (HEADLINE, *facts["further_segments"]):
+            _show_segments(facts, metric, console)
     notes = (f"Note: {note}" for note in (*facts["scope"], *facts["notes"]))
     for line in (gain_sentence(facts), *gate_sentences(facts), *notes):
         if line:
@@ -146,13 +151,30 @@ def _show(facts: dict[str, Any], console: Console) -> None:
     console.print(f"Protocol: {facts['protocol']}", markup=False, soft_wrap=True)
 
 
-def _show_segments(facts: dict[str, Any], console: Console) -> None:
+def _show_means(facts: dict[str, Any], metrics: Sequence[str], title: str, console: Console) -> None:
+    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title)
+    table.add_column("ranker")
+    for name in metrics:
+        table.add_column(Text(metric_name(name)), justify="right", no_wrap=True)
+    cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
+    for ranker in facts["rankers"]:
+        row = [cells.get((ranker, name)) for name in metrics]
+        half = [f"{of['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(of['high'] - of['low']) / 2:.3f}" if of else "" for of in row]
+        if any(half):
+            table.add_row(Text(ranker), *half)
+    console.print(table)
+
+
+def _show_segments(facts: dict[str, Any], metric: str, console: Console) -> None:
+    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
     from listwright.training.reporting.judged_page import segment_head, segment_rows  # noqa: PLC0415
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="NDCG@10 by segment")
-    for n, name in enumerate(segment_head(facts)):
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=Text(f"{metric_name(metric)} by segment"))
+    for n, name in enumerate(segment_head(facts, metric)):
         table.add_column(Text(name), justify="left" if n < 2 else "right")
-    for row in segment_rows(facts):
+    for row in segment_rows(facts, metric):
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
@@ -175,9 +197,18 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="GATE",
-        help='"METRIC >= NUMBER", a bound of the mean, or with OTHER or --run of the gain: exit code 0 if the whole '
-        "95 %% interval is at or above it, 1 if it, or that of a segment, is below, 3 if undecided; repeatable",
+        help='"METRIC >= NUMBER", a bound of the mean, or with OTHER or --run of the gain; "log_loss <= NUMBER" and '
+        '"ece <= NUMBER" of probabilities: exit code 0 if the whole 95 %% interval keeps it, 1 if none of it does, or '
+        "none of that of a segment, 3 if undecided; repeatable",
     )
+    parser.add_argument(
+        "--goal",
+        action="append",
+        default=[],
+        metavar="COL",
+        help="column with the values of a further goal, from 0: adds ndcg@10[COL], whose gains they are; repeatable",
+    )
+    add_weights_option(parser)
     parser.add_argument("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle; give --doc")
     parser.add_argument(
         "--shared-only", action="store_true", help="measure only candidates that both the data and the run have"

@@ -17,7 +17,7 @@ from listwright.training.pipeline.budget import LEAST_S, MOST_S, USUAL_S, budget
 from listwright.training.pipeline.tracking import Tracker
 from listwright.training.pipeline.workspace import next_version
 from listwright.training.recipe.config import with_comparisons
-from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from
+from listwright.training.recipe.options import MODELS, add_recipe_options, recipe_from, with_goals
 
 _EXAMPLES = """examples:
   listwright fit                      synthetic data, about a minute
@@ -37,6 +37,8 @@ _EXAMPLES = """examples:
       --shards always --quick    rows stay on disk, whatever their size
   listwright fit --data rows.parquet --qid search_id --label clicked \\
       --minutes 30    (0 tries all that there is)
+  listwright fit --data rows.parquet --qid search_id --label booked \\
+      --goal margin --goal "eco>=1.02" --ignore row_id    several goals
   listwright fit --out models/demo/2 --resume   after an interruption
   listwright fit --out models/shop/1 --track sqlite:///runs.db    in MLflow
   listwright fit mq2008 --data data/MQ2008 --model dlcm    a rival instead
@@ -50,7 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _fit(options: argparse.Namespace, console: Console) -> None:
-    recipe = with_comparisons(recipe_from(options), quick=options.quick, model=options.model)
+    recipe = with_goals(recipe_from(options), options.goal, options.cost)
+    recipe = with_comparisons(recipe, quick=options.quick, model=options.model)
     budget = budget_of(recipe, options.minutes, options.replay)
     out = options.out = options.out or next_version(Path("models"), recipe.name)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for
@@ -108,6 +111,22 @@ def _parser() -> argparse.ArgumentParser:
         _EXAMPLES + MODELS,
     )
     add_recipe_options(parser)
+    goals = parser.add_argument_group("several goals")
+    goals.add_argument(
+        "--goal",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further column to rank for, with values from 0, larger is better; NAME=WEIGHT: how much it counts "
+        "beside the label's 1; NAME>=RATIO: its least NDCG, as a multiple of that of ranking for the label alone; "
+        "repeatable",
+    )
+    goals.add_argument(
+        "--cost",
+        type=float,
+        metavar="C",
+        help="NDCG of the label that a goal without WEIGHT and RATIO may cost (default: 0.005)",
+    )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="the bundle, NAME/VERSION (default: models/RECIPE/next free number)"
     )

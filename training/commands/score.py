@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import add_on_option
 from listwright.training.console.bars import progress_bars
-from listwright.training.console.command import command_parser, run_command, split_names
+from listwright.training.console.command import add_weights_option, command_parser, run_command, split_names
 from listwright.training.job_folder import folder_of
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.score import score
@@ -25,13 +25,15 @@ _EXAMPLES = """examples:
   listwright score models/shop/1 --data november/ --qid search_id --out scored
   listwright score models/shop/1 --data november/ --qid search_id --columns search_id,offer --out scored
   listwright score models/shop/1 --data november/ --qid search_id --with-features --out scored
+  listwright score models/shop/1 --data rows.parquet --qid search_id --probability --out scored.parquet
+  listwright score models/shop/1 --data rows.parquet --qid search_id --weights margin=0.3 --out scored.parquet
   listwright score models/shop/1 --data rows.parquet --qid search_id --out scored.parquet --on ray://head:10001
 
 A folder's files are read by name. --out without an ending is a folder of Parquet parts.
 The rows keep their order. All columns that are no features of the bundle are written.
 --with-features writes the features, too; --columns writes the columns that it names.
 Added are rank (1 is best), score and first_stage_score as POST /rerank answers them,
-and strategy, the ranker. Rows of a query must stand together.
+and strategy, the ranker; with --probability also probability. Rows of a query must stand together.
 """
 
 
@@ -50,6 +52,8 @@ def _score(options: argparse.Namespace, console: Console) -> None:
         prefix=options.prefix,
         columns=options.columns and tuple(dict.fromkeys(options.columns)),
         with_features=options.with_features,
+        probability=options.probability,
+        weights=options.weights,
     )
     began = perf_counter()
     if options.jobs is not None and options.jobs < 1:
@@ -90,6 +94,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .csv file, or a folder")
     parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text")
     parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
+    parser.add_argument(
+        "--probability", action="store_true", help="add the probability of each candidate to be relevant"
+    )
+    add_weights_option(parser)
     parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
     written = parser.add_mutually_exclusive_group()
     written.add_argument(

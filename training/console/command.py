@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 import sys
@@ -90,6 +91,29 @@ def split_names(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError(f"{text!r}: expected one or more, separated by commas")
     return names
+
+
+def add_weights_option(parser: argparse.ArgumentParser) -> None:
+    """Add the weights of goals, as a request has them."""
+    parser.add_argument(
+        "--weights",
+        type=_split_weights,
+        metavar="GOAL=W,GOAL=W",
+        help="weights of goals from 0, as in a request (default: those of the bundle)",
+    )
+
+
+def _split_weights(text: str) -> dict[str, float]:
+    weights = {}
+    for pair in split_names(text):
+        name, _, number = pair.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            weights[name] = -1.0
+        if not (name and 0.0 <= weights[name] < math.inf):
+            raise argparse.ArgumentTypeError(f"{pair!r}: expected a goal, = and a number from 0, such as margin=0.3")
+    return weights
 
 
 def in_list(name: str) -> str:

@@ -27,9 +27,6 @@ from listwright.training.job_folder import disk_full_as_data_error
 PARSER_VERSION = 7
 """Raise it whenever the parser gives another result for the same text: older entries are then ignored."""
 
-_ARRAYS = ("features", "labels", "offsets")
-_WEIGHTS = "weights"
-"""Name of the array that few datasets have."""
 _FACTS = "facts.json"
 
 FULL = "make some, or set LISTWRIGHT_CACHE to a folder on another disk; the same command goes on where it was"
@@ -76,7 +73,8 @@ def _read(entry: Path, digest: str) -> tuple[Dataset, Extras] | None:
         if facts["digest"] != digest or facts["sha256"] != _hashes(entry, qids, schema, beside):
             raise ValueError("not what was written")
         arrays = {name: np.load(entry / f"{name}.npy", allow_pickle=False) for name in _arrays(entry)}
-        return Dataset(**arrays, qids=tuple(qids), schema=schema), beside
+        goals = dict(zip(beside.pop("goals", ()), arrays.pop("goals", ()), strict=True))
+        return Dataset(**arrays, qids=tuple(qids), schema=schema, goals=goals), beside
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
         _log.warning("cache entry %s is damaged (%s): reading the source again", entry, error)
         if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):  # not for want of a file handle
@@ -89,8 +87,13 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Extr
         entry.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=entry.parent))
         try:
-            for array in _ARRAYS if dataset.weights is None else (*_ARRAYS, _WEIGHTS):
-                np.save(temporary / f"{array}.npy", getattr(dataset, array), allow_pickle=False)
+            arrays = {array: getattr(dataset, array) for array in ("features", "labels", "offsets", "weights")}
+            if dataset.goals:
+                arrays["goals"] = np.stack(list(dataset.goals.values()))
+                beside = {**beside, "goals": list(dataset.goals)}
+            for array, values in arrays.items():
+                if values is not None:
+                    np.save(temporary / f"{array}.npy", values, allow_pickle=False)
             facts = {
                 "digest": digest,
                 "source": source,
@@ -108,8 +111,8 @@ def _write(entry: Path, digest: str, source: str, dataset: Dataset, beside: Extr
         _warn_once(f"nothing is cached in {entry.parent}: {error.strerror or error}")
 
 
-def _arrays(entry: Path) -> tuple[str, ...]:
-    return (*_ARRAYS, _WEIGHTS) if (entry / f"{_WEIGHTS}.npy").exists() else _ARRAYS
+def _arrays(entry: Path) -> list[str]:
+    return sorted(path.stem for path in entry.glob("*.npy"))
 
 
 def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Extras) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ class Dataset:
         schema: Names, kinds and categories of the columns.
         gains: Gain of label 0, 1 and so on in a metric; None for 2^y - 1.
         weights: ``(R,)`` weight of each row; a query counts as the mean of its rows. None: all alike.
+        goals: ``(R,)`` values from 0 of each goal besides the label, by name.
     """
 
     features: Features
@@ -41,6 +42,7 @@ class Dataset:
     schema: FeatureSchema
     gains: tuple[float, ...] | None = None
     weights: Float[np.ndarray, " R"] | None = None
+    goals: Mapping[str, Float[np.ndarray, " R"]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.qids)
@@ -106,6 +108,7 @@ class Dataset:
             offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             qids=tuple(self.qids[int(n)] for n in queries),
             weights=None if self.weights is None else self.weights[rows],
+            goals={name: values[rows] for name, values in self.goals.items()},
         )
 
     def with_gains(self, gains: tuple[float, ...] | None, name: str) -> Dataset:
@@ -164,7 +167,15 @@ def categories_in(data: Dataset) -> Int[np.ndarray, "2 J"]:
 
 def dataset_of(shards: Stored, schema: FeatureSchema) -> Dataset:
     """Return the dataset of a folder of shards."""
-    return Dataset(shards.features, shards.labels, shards.offsets, shards.qids, schema, weights=shards.weights)
+    return Dataset(
+        shards.features,
+        shards.labels,
+        shards.offsets,
+        shards.qids,
+        schema,
+        weights=shards.weights,
+        goals=shards.goals,
+    )
 
 
 def fit_schema(train: Dataset) -> FeatureSchema:

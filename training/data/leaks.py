@@ -262,7 +262,9 @@ class ListFacts:
         self._first = None
         if few := len(data) // _SHARE:
             labels, offsets = data.labels[: data.offsets[few]], data.offsets[: few + 1]
-            self._first = ListFacts(replace(data, labels=labels, offsets=offsets, qids=data.qids[:few], weights=None))
+            self._first = ListFacts(
+                replace(data, labels=labels, offsets=offsets, qids=data.qids[:few], weights=None, goals={})
+            )
 
     def most(self, count: Callable[[ListFacts, Column], float], column: Column) -> float:
         """Return a count over the lists with different labels, or a bound below :data:`NEARLY` all of them, where the

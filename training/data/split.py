@@ -156,8 +156,8 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place
     them. With ``in_place``, arrays of features are changed instead of copied.
 
     Raises:
-        DataError: if a split is empty, a query stands in two of them, or training or validation has no query with two
-            different labels.
+        DataError: if a split is empty, a query stands in two of them, training or validation has no query with two
+            different labels, or one of the three none with two different values of a goal.
     """
     parts = {"training": train, "validation": valid, "test": test}
     for name, part in parts.items():
@@ -182,6 +182,12 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place
                 f"no {name} query has two candidates with different labels ({len(parts[name])} queries, labels found: "
                 f"{labels}): there is nothing to learn an order from; {remedy}",
             )
+    for name, part in parts.items():
+        for goal, values in part.goals.items():
+            low, high = (end.reduceat(values, part.offsets[:-1]) for end in (np.minimum, np.maximum))
+            if np.array_equal(low, high):
+                fault = f"no {name} query has two candidates with different values: there is nothing to order by"
+                raise DataError(how, fault, column=goal)
     schema = fit_schema(train)
     sizes = ", ".join(f"{name} {len(part)} queries / {part.rows} candidates" for name, part in parts.items())
     whole = Splits(train, valid, test, f"{how}: {sizes}")
@@ -206,4 +212,5 @@ def merged(parts: Sequence[Dataset]) -> Dataset:
         qids=tuple(qid for part in parts for qid in part.qids),
         schema=parts[0].schema,
         weights=None if parts[0].weights is None else np.concatenate([part.weights for part in parts]),
+        goals={name: np.concatenate([part.goals[name] for part in parts]) for name in parts[0].goals},
     )

@@ -38,6 +38,17 @@ def resample_sums(
     return np.concatenate([draw_counts(len(values), rng, size) @ values for size in sizes])
 
 
+def group_units(
+    columns: Float[np.ndarray, "units columns"], rng: np.random.Generator
+) -> Float[np.ndarray, "groups columns"]:
+    """Sum each column over random groups of the units, if there are more units than :data:`MOST_GROUPS`."""
+    units = len(columns)
+    if units <= MOST_GROUPS:
+        return columns
+    group = rng.permutation(units) % MOST_GROUPS
+    return np.stack([np.bincount(group, column, MOST_GROUPS) for column in columns.T], axis=1)
+
+
 def resample_means(
     values: Float[np.ndarray, " N *columns"], query: Int[np.ndarray, " N"] | None = None
 ) -> Float[np.ndarray, " samples *columns"]:
@@ -89,13 +100,9 @@ def resample_ratios(
         ``(RESAMPLES,)`` means; NaN for a sample without queries.
     """
     columns = np.stack([totals, queries], axis=1)[queries > 0.0]
-    units = len(columns)
-    if units == 0:
+    if len(columns) == 0:
         return np.full(RESAMPLES, np.nan)
-    if units > MOST_GROUPS:
-        group = rng.permutation(units) % MOST_GROUPS
-        columns = np.stack([np.bincount(group, column, MOST_GROUPS) for column in columns.T], axis=1)
-    y, n = resample_sums(columns, rng).T
+    y, n = resample_sums(group_units(columns, rng), rng).T
     ratios: Float[np.ndarray, " samples"] = np.divide(y, n, out=np.full(len(y), np.nan), where=n > 0.0)
     return ratios
 

@@ -13,8 +13,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from listwright.ranking.errors import RecipeError
+from listwright.ranking.manifest import Metric
 from listwright.training.evaluation.intervals import ALPHA, FEWEST, bound_mean, lists_needed
 from listwright.training.evaluation.protocol import HEADLINE, METRICS, Evaluation, weighted_mean
+from listwright.training.evaluation.reliability import RELIABILITY, StatedProbabilities
 
 MOST_SEGMENTS = 50
 """Values of a column that are segments of their own: those with the most lists."""
@@ -42,15 +45,24 @@ class Segment(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """Lower bound of the gain where two rankers are compared, else of the mean.
+    """Bound of the gain where two rankers are compared, else of the mean: from below, or from above of a metric of
+    probabilities.
 
     Args:
-        metric: One of :data:`listwright.training.evaluation.protocol.METRICS`.
-        least: The bound.
+        metric: Name of the metric.
+        bound: The bound.
     """
 
     metric: str
-    least: float
+    bound: float
+
+    def side(self, estimate: tuple[float, float, float]) -> Literal["kept", "missed"] | None:
+        """Return the side of the bound on which an interval lies; None where the bound is inside."""
+        _, low, high = estimate
+        worst, best, bound = low, high, self.bound
+        if self.metric in RELIABILITY:
+            worst, best, bound = -high, -low, -bound
+        return "missed" if best < bound else "kept" if worst >= bound else None
 
 
 class GateVerdict(NamedTuple):
@@ -60,8 +72,8 @@ class GateVerdict(NamedTuple):
         verdict: Whether it holds, is broken, or can be neither said.
         estimate: Gain, or mean of the only ranker, with its 95 % interval.
         lists: Number of lists that count.
-        lists_needed: Number of lists like these that decide it with probability 80 %; None where it is decided, or no
-            number would do.
+        lists_needed: Number of lists like these that decide it with probability 80 %; None where it is decided, no
+            number would do, or the metric is no mean over lists.
         segments: Segments that break it.
     """
 
@@ -72,20 +84,34 @@ class GateVerdict(NamedTuple):
     segments: tuple[Segment, ...]
 
 
-def parse_gate(text: str) -> Gate:
+def goal_metric(goal: str) -> str:
+    """Return the name of the NDCG by a goal."""
+    return f"{HEADLINE}[{goal}]"
+
+
+def parse_gate(text: str, goals: Sequence[str] = ()) -> Gate:
     """Return the gate of a text such as ``ndcg@10 >= -0.002``.
+
+    Args:
+        text: The text; metrics of probabilities have ``<=``.
+        goals: Names of the goals whose ``ndcg@10[NAME]`` may be bounded.
 
     Raises:
         ValueError: naming what is expected.
     """
-    parsed = re.fullmatch(r"\s*([a-z@0-9]+)\s*>=\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
+    parsed = re.fullmatch(r"\s*(.+?)\s*([<>]=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
     if parsed is None:
-        raise ValueError(f"{text!r}: expected a metric, >= and a number, such as 'ndcg@10 >= -0.002'")
-    if parsed[1] not in METRICS:
-        raise ValueError(f"{text!r}: there is no metric {parsed[1]!r}; expected {', '.join(METRICS)}")
-    if not math.isfinite(float(parsed[2])):
+        raise ValueError(f"{text!r}: expected a metric, >= or <= and a number, such as 'ndcg@10 >= -0.002'")
+    metric, relation = parsed[1], parsed[2]
+    if metric not in (known := (*METRICS, *RELIABILITY, *map(goal_metric, goals))):
+        remedy = "" if "[" not in metric else "; name the column with --goal"
+        raise ValueError(f"{text!r}: there is no metric {metric!r}; expected {', '.join(known)}{remedy}")
+    if relation != (expected := "<=" if metric in RELIABILITY else ">="):
+        better = "lower" if metric in RELIABILITY else "higher"
+        raise ValueError(f"{text!r}: {better} is better: give {metric} {expected} {parsed[3]}")
+    if not math.isfinite(float(parsed[3])):
         raise ValueError(f"{text!r}: expected a finite number")
-    return Gate(parsed[1], float(parsed[2]))
+    return Gate(metric, float(parsed[3]))
 
 
 @dataclass(frozen=True)
@@ -110,9 +136,16 @@ class Judgement:
     notes: tuple[str, ...] = ()
     shared_only: bool = False
 
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics that all judged rankers have."""
+        first, *others = (self.evaluation.values[name] for name in self.rankers)
+        names = tuple(name for name in first if all(name in values for values in others))
+        return (*names, "ece") if "log_loss" in names else names
+
     def estimate(self, metric: str) -> tuple[float, float, float]:
         """Return the gain of the second ranker over the first, or the mean of the only one, with its 95 % interval."""
-        return _Sample(self.evaluation, metric, self.rankers).estimate(ALPHA)
+        return _sample(self.evaluation, metric, self.rankers).estimate(ALPHA)
 
     @cached_property
     def _members(self) -> list[tuple[str, str, Int[np.ndarray, " M"]]]:
@@ -131,29 +164,39 @@ class Judgement:
         """Return the segments of all columns: values with at least :data:`FEWEST` lists, and all others together."""
         segments, weights = [], self.evaluation.weights
         for column, value, lists in self._members:
-            values = {name: {metric: self.evaluation.values[name][metric][lists]} for name in self.rankers}
-            part = replace(self.evaluation, values=values, weights=None if weights is None else weights[lists])
-            means = tuple(part.mean(metric, name) for name in self.rankers)
-            estimate = _Sample(part, metric, self.rankers).estimate(ALPHA / len(self._members))
+            own = {name: self.evaluation.values[name] for name in self.rankers}
+            values = {name: {kind: of[lists] for kind, of in own[name].items() if kind == metric} for name in own}
+            stated = {name: self.evaluation.stated[name].select(lists) for name in own if metric in RELIABILITY}
+            of_lists = None if weights is None else weights[lists]
+            part = replace(self.evaluation, values=values, weights=of_lists, stated=stated)
+            means = tuple(stated[name].ece if metric == "ece" else part.mean(metric, name) for name in self.rankers)
+            estimate = _sample(part, metric, self.rankers).estimate(ALPHA / len(self._members))
             segments.append(Segment(column, value, len(lists), means, estimate))
         return segments
 
     def decide(self, gate: Gate) -> GateVerdict:
         """Return the verdict of a gate.
 
-        It holds if the 95 % interval of all lists begins at or above the bound, and is broken if that interval, or that
-        of a segment, ends below; intervals of segments hold together. So where the truth is the bound, a verdict is
-        wrong with probability 2.5 % at most by all lists, and 2.5 % by segments (``benchmarks/results/gates.json``).
+        It holds if the 95 % interval of all lists lies on the better side of the bound, and is broken if that interval,
+        or that of a segment, lies on the other; intervals of segments hold together. So where the truth is the bound, a
+        verdict is wrong with probability 2.5 % at most by all lists, and 2.5 % by segments
+        (``benchmarks/results/gates.json``).
+
+        Raises:
+            RecipeError: if a ranker has no such metric.
         """
-        sample = _Sample(self.evaluation, gate.metric, self.rankers)
-        _, low, high = estimate = sample.estimate(ALPHA)
-        broken = tuple(segment for segment in self.segments(gate.metric) if segment.estimate[2] < gate.least)
+        for name in self.rankers:
+            if gate.metric in RELIABILITY and name not in self.evaluation.stated:
+                raise RecipeError(f"--gate {gate.metric}: {name} states no probabilities: leave the gate out")
+        sample = _sample(self.evaluation, gate.metric, self.rankers)
+        estimate = sample.estimate(ALPHA)
+        broken = tuple(part for part in self.segments(gate.metric) if gate.side(part.estimate) == "missed")
         verdict: Literal["holds", "broken", "undecided"] = "undecided"
-        if broken or high < gate.least:
+        if broken or gate.side(estimate) == "missed":
             verdict = "broken"
-        elif low >= gate.least:
+        elif gate.side(estimate) == "kept":
             verdict = "holds"
-        needed = sample.lists_needed(gate.least) if verdict == "undecided" else math.inf
+        needed = sample.lists_needed(gate.bound) if verdict == "undecided" else math.inf
         return GateVerdict(verdict, estimate, sample.lists, None if math.isinf(needed) else math.ceil(needed), broken)
 
 
@@ -181,10 +224,42 @@ class _Sample:
         return min(above, lists_needed(-self._values, -least, self._weights, lowest=-self._limits[1]))
 
 
+class _ErrorSample:
+    """The expected calibration error of the only ranker, or how much larger that of the second is."""
+
+    def __init__(self, stated: Sequence[StatedProbabilities]) -> None:
+        self._stated, self.lists = stated, int(np.count_nonzero(stated[0].weights))
+
+    def estimate(self, alpha: float) -> tuple[float, float, float]:
+        """Return the error with its interval; of a difference, from an interval of each."""
+        own, *others = reversed(self._stated)
+        if not others:
+            return own.ece, *own.error_interval(alpha)
+        (low, high), (first_low, first_high) = (of.error_interval(alpha / 2.0) for of in (own, *others))
+        return own.ece - others[0].ece, low - first_high, high - first_low
+
+    def lists_needed(self, _bound: float) -> float:
+        """Return infinity: nothing is known."""
+        return math.inf
+
+
+def _sample(evaluation: Evaluation, metric: str, rankers: tuple[str, ...]) -> _Sample | _ErrorSample:
+    if metric == "ece":
+        return _ErrorSample([evaluation.stated[name] for name in rankers])
+    return _Sample(evaluation, metric, rankers)
+
+
 def facts_of(judgement: Judgement) -> dict[str, Any]:
     """Return everything that was measured as JSON values."""
     evaluation = judgement.evaluation
-    gains = {metric: _estimate_facts(judgement.estimate(metric)) for metric in METRICS if len(judgement.rankers) > 1}
+    paired = len(judgement.rankers) > 1
+    gains = {metric: _estimate_facts(judgement.estimate(metric)) for metric in judgement.metrics if paired}
+    further = [name for name in judgement.metrics if name not in METRICS]
+    errors = [
+        Metric(ranker=name, name="ece", mean=of.ece, low=low, high=high, n=len(of.lengths))
+        for name, of in evaluation.stated.items()
+        for low, high in [of.error_interval()]
+    ]
     return {
         "lists": evaluation.queries,
         "rows": judgement.rows,
@@ -193,12 +268,14 @@ def facts_of(judgement: Judgement) -> dict[str, Any]:
         "shared_only": judgement.shared_only,
         "protocol": str(evaluation.protocol),
         "interval": "95 %: of means by the percentile bootstrap over queries, of gains, segments and gates by Gaffke's "
-        "bound, which keeps its level for few lists; those of segments hold together",
+        "bound, which keeps its level for few lists; those of segments hold together; of ECE by what chance gives",
         "rankers": list(evaluation.rankers),
         "compared": list(judgement.rankers),
-        "metrics": [metric.model_dump() for metric in evaluation.metrics()],
+        "metrics": [metric.model_dump() for metric in (*evaluation.metrics(), *errors)],
+        **({"reliability": {name: of.facts() for name, of in evaluation.stated.items()}} if evaluation.stated else {}),
         **({"gains": gains} if gains else {}),
         "segments": [_segment_facts(segment) for segment in judgement.segments(HEADLINE)],
+        "further_segments": {name: [_segment_facts(part) for part in judgement.segments(name)] for name in further},
         "notes": list(judgement.notes),
     }
 

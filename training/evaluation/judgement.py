@@ -27,16 +27,25 @@ from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of
+from listwright.ranking.reranker import Reranker
 from listwright.ranking.threads import cores
 from listwright.training.cluster import side_by_side
 from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.cells import names_in
 from listwright.training.data.sources import check_kind
-from listwright.training.data.tables.columns import row_weights, whole_labels
+from listwright.training.data.tables.columns import goal_values, row_weights, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
-from listwright.training.evaluation.gates import Judgement
-from listwright.training.evaluation.protocol import METRICS, Evaluation, RankedRows, check_complete
+from listwright.training.evaluation.gates import Judgement, goal_metric
+from listwright.training.evaluation.protocol import (
+    HEADLINE,
+    METRICS,
+    Evaluation,
+    RankedRows,
+    check_complete,
+    goal_lists,
+)
+from listwright.training.evaluation.reliability import StatedProbabilities, join_lists
 from listwright.training.evaluation.trec import (
     Retrieved,
     TrecLines,
@@ -73,6 +82,8 @@ class Judging:
         qrels: TREC labels, in place of a column; a query that they lack is left out, and a candidate has label 0.
         trec: Folder for the labels and a run of each bundle.
         shared_only: Whether only candidates that the run ranks, too, are measured.
+        goals: Columns with values from 0, for an NDCG by each.
+        weights: Weight of each goal, as in a request; bundles of one goal rank without.
     """
 
     bundles: tuple[Path, ...]
@@ -87,6 +98,8 @@ class Judging:
     qrels: Path | None = None
     trec: Path | None = None
     shared_only: bool = False
+    goals: tuple[str, ...] = ()
+    weights: Mapping[str, float] | None = None
 
 
 def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SILENT) -> Judgement:
@@ -105,6 +118,7 @@ def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SIL
     """
     manifests = [bundle.read_manifest(folder) for folder in options.bundles]
     options = _with_columns(options)
+    _check_goals(options, manifests)
     if options.trec is not None and options.trec.exists():
         raise RecipeError(f"{options.trec} exists already: choose another --trec, or delete it")
     read_trec.cache_clear()
@@ -130,6 +144,14 @@ def judge(options: Judging, *, jobs: int | None = None, progress: Progress = SIL
     return judgement
 
 
+def _check_goals(options: Judging, manifests: Sequence[Manifest]) -> None:
+    """Raise RecipeError for options of goals that need what is not there."""
+    if options.weights is not None and not any(manifest.goals for manifest in manifests):
+        raise RecipeError("--weights: the bundle has one goal: leave them out, or fit one with --goal")
+    if options.goals and options.run is not None:
+        raise RecipeError("--goal and --run: documents that only a run has are without values; leave one of them out")
+
+
 def _names(manifests: Sequence[Manifest]) -> list[str]:
     """Return NAME/VERSION of each bundle; of two that have the same, the second is told apart."""
     names = [f"{manifest.name}/{manifest.version}" for manifest in manifests]
@@ -146,6 +168,7 @@ def _with_columns(options: Judging) -> Judging:
             "--weight": options.weight,
             "--doc": options.doc,
             "--by": options.by or None,
+            "--goal": options.goals or None,
         }
         wrong = [option for option, value in column_options.items() if value is not None]
         if wrong:
@@ -176,7 +199,7 @@ class _Work:
 
 
 class _Part(NamedTuple):
-    """The values of some lists: by ranker and metric, and by column; and the gain of their best label."""
+    """The values of some lists: by ranker and metric, and by column; the gain of their best label; probabilities."""
 
     values: dict[str, dict[str, Float[np.ndarray, " N"]]]
     weights: Float[np.ndarray, " N"] | None
@@ -184,6 +207,7 @@ class _Part(NamedTuple):
     rows: int
     gain: float
     counts: Counter[str]
+    stated: StatedProbabilities | None = None
 
 
 def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, progress: Progress) -> list[_Part]:
@@ -197,7 +221,9 @@ def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, pro
 
 def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, progress: Progress) -> list[_Part]:
     options, schema = work.options, manifest.feature_schema
-    needed = [name for name in (options.label, options.weight, options.doc, *options.by) if name is not None]
+    needed = [
+        name for name in (options.label, options.weight, options.doc, *options.by, *options.goals) if name is not None
+    ]
     qid, rows, _ = batches(options.data, schema, options.qid, needed)
     work = replace(work, qid=qid)
     first = files_of(options.data)[0]
@@ -244,6 +270,8 @@ def _checked(rows: Iterator[FileRows], work: _Work) -> Iterator[FileRows]:
                 raise fault(batch.rows[str(options.label)], expected, int(labels.argmax()))
         if options.weight is not None:
             row_weights(batch.rows[options.weight], fault)
+        for goal in options.goals:
+            goal_values(batch.rows[goal], fault)
         yield batch
 
 
@@ -252,11 +280,11 @@ def _check_names(table: Table, work: _Work, schema: FeatureSchema, progress: Pro
     options, names = work.options, table.frame.columns
     if options.qrels is None:
         table.find_column(options.label, "--label")
-    for option, columns in (("--weight", (options.weight,)), ("--doc", (options.doc,)), ("--by", options.by)):
-        for name in columns:
-            if name is not None:
-                table.find_column(name, option)
-    for option, name in (*(("--by", name) for name in options.by), ("--label", options.label)):
+    of_lists, goals = [("--by", name) for name in options.by], [("--goal", name) for name in options.goals]
+    for option, name in (("--weight", options.weight), ("--doc", options.doc), *of_lists, *goals):
+        if name is not None:
+            table.find_column(name, option)
+    for option, name in (*of_lists, *goals, ("--label", options.label)):
         if name in schema.index:
             fault = f"is a feature of {work.name}, read as the bundle needs it"
             raise RecipeError(f"{option} {name}: {fault}: give a copy of the column another name")
@@ -301,10 +329,9 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     labels, others = _labels(rows, options, lists, docs, protocol.gains)
     counts["judged elsewhere"] += sum(map(len, others))
     top = float(gains_of(np.concatenate([labels, *others]), protocol.gains).max(initial=work.highest))
-    weights = None
+    fault, weights = Table(options.data, rows).fault, None
     if options.weight is not None:
-        of_row = row_weights(rows[options.weight], Table(options.data, rows).fault)
-        weights = np.add.reduceat(of_row, offsets[:-1]) / np.diff(offsets)
+        weights = np.add.reduceat(row_weights(rows[options.weight], fault), offsets[:-1]) / np.diff(offsets)
     # row order may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all
     of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
     order = np.lexsort((np.random.default_rng(number).random(rows.height), of_rows))
@@ -312,24 +339,27 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     shuffled = lists._replace(features=features, order=None)
     ends = zip(qids, offsets[:-1], offsets[1:], strict=True) if run is not None or options.trec is not None else ()
     own_labels = {qid: dict(zip(docs[at:end], labels[at:end].tolist(), strict=True)) for qid, at, end in ends}
-    ranked, text = RankedRows(order, np.empty(rows.height), {work.name: np.empty(rows.height)}), list[str]()
-    for n, ranking in enumerate(rankings_of(shuffled, served.reranker, options.strategy)):
-        at = slice(offsets[n], offsets[n + 1])
-        ranked.scores[work.name][at] = check_complete(ranking, qids[n]).scores
-        ranked.first_scores[at] = ranking.first_stage_scores
-        text += (
-            [] if options.trec is None else run_lines(qids[n], [docs[i] for i in order[at][ranking.order]], work.name)
-        )
+    ranked, probability, text = _rank(shuffled, order, docs, served.reranker, work)
     shared, bounds = np.arange(rows.height), offsets
     if options.shared_only and run is not None:
         shared = np.flatnonzero([docs[row] in run[qids[n]] for row, n in zip(order, of_rows, strict=True)])
         bounds = np.concatenate([[0], np.cumsum(np.bincount(of_rows[shared]))])
     of_ideal = np.isfinite(ranked.scores[work.name])[shared] if protocol.ideal == "truncated" else None
     measure = partial(measure_retrieved, METRICS, gains=protocol.gains, highest=top)
+    goals = {
+        goal_metric(goal): goal_lists(goal_values(rows[goal], fault)[order], offsets, of_ideal)
+        for goal in options.goals
+    }
     values = {
         ranker: measure(Retrieved(own[shared], labels[order][shared], bounds, others), of_ideal=of_ideal)
+        | {metric: of_goal.measure((HEADLINE,), own)[HEADLINE] for metric, of_goal in goals.items()}
         for ranker, own in _sort_keys_by(work, served.manifest, ranked).items()
     }
+    stated = None
+    if not np.isnan(probability).any():
+        of_lists = np.ones(len(qids)) if weights is None else weights
+        stated = StatedProbabilities(np.diff(bounds), probability[shared], labels[order][shared] > 0, of_lists)
+        values[work.name]["log_loss"] = stated.log_losses()
     if run is not None:
         values[str(options.run)] = measure(_retrieved_by_run(run, own_labels, qrels, options, counts))
     if options.trec is not None:
@@ -338,7 +368,31 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
         lines = qrels_lines(qids, own_labels.values() if qrels is None else [qrels[qid] for qid in qids])
         write_lines(Path(path).with_suffix(".qrels"), lines)
     segments = {name: _of_lists(rows[name], offsets, qids) for name in (options.by if work.with_others else ())}
-    return _Part(values, weights, segments, rows.height, top, counts)
+    return _Part(values, weights, segments, rows.height, top, counts, stated)
+
+
+def _rank(
+    lists: PartLists, order: Int[np.ndarray, " R"], docs: Sequence[str], reranker: Reranker, work: _Work
+) -> tuple[RankedRows, Float[np.ndarray, " R"], list[str]]:
+    """Rank shuffled lists; return scores, probabilities (NaN where there are none), and lines of a TREC run."""
+    options, rows = work.options, len(order)
+    ranked, text = RankedRows(order, np.empty(rows), {work.name: np.empty(rows)}), list[str]()
+    probability = np.full(rows, np.nan)
+    rankings = rankings_of(
+        lists,
+        reranker,
+        strategy=options.strategy,
+        probability=reranker.calibration is not None,
+        weights=None if reranker.goals is None else options.weights,
+    )
+    for qid, (begin, end), ranking in zip(map(str, lists.qids), pairwise(lists.offsets), rankings, strict=True):
+        ranked.scores[work.name][begin:end] = check_complete(ranking, qid).scores
+        ranked.first_scores[begin:end] = ranking.first_stage_scores
+        if ranking.probability is not None:
+            probability[begin:end] = ranking.probability
+        if options.trec is not None:
+            text += run_lines(qid, [docs[i] for i in order[begin:end][ranking.order]], work.name)
+    return ranked, probability, text
 
 
 def _sort_keys_by(work: _Work, manifest: Manifest, ranked: RankedRows) -> dict[str, Float[np.ndarray, " R"]]:
@@ -459,16 +513,25 @@ def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list
             raise DataError(path, f"{kind} none of the candidates: {remedy}")
     judged = [[part for part in own if part.rows] for own in judged]
     values = {
-        ranker: {metric: np.concatenate([part.values[ranker][metric] for part in own]) for metric in METRICS}
+        ranker: {
+            metric: np.concatenate([part.values[ranker][metric] for part in own])
+            for metric in own[0].values[ranker]
+            if all(metric in part.values[ranker] for part in own)  # a list may be without probabilities
+        }
         for own in judged
         for ranker in own[0].values
+    }
+    stated = {
+        work.name: join_lists([part.stated for part in own if part.stated is not None])
+        for work, own in zip(works, judged, strict=True)
+        if "log_loss" in values[work.name]
     }
     first = judged[0]
     weights = None if options.weight is None else np.concatenate([part.weights for part in first])
     if weights is not None and not weights.any():
         raise DataError(options.data, "all weights are 0: no query counts; raise some", column=options.weight)
     rankers = (*(work.name for work in works), *(() if options.run is None else (str(options.run),)))
-    evaluation = Evaluation(values, protocol, weights)
+    evaluation = Evaluation(values, protocol, weights, stated=stated)
     rows = sum(part.rows for part in first)
     if evaluation.empty_queries == evaluation.queries:
         fault = "no list has a relevant candidate, one with a label above 0: nothing can be judged"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
@@ -18,6 +18,7 @@ from listwright.ranking.reranker import Reranker
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
 from listwright.training.evaluation.bootstrap import bootstrap_intervals
+from listwright.training.evaluation.reliability import StatedProbabilities
 
 NDCG_AT = (1, 3, 5, 10)
 OTHERS = ("hit@1", "hit@5", "precision@5", "mrr", "map", "err@10")
@@ -61,12 +62,14 @@ class Evaluation:
         protocol: Value of a query without a relevant candidate, and ideal that the NDCG is divided by.
         weights: ``(N,)`` of the queries in every mean; None: all alike.
         ranked: Scores that were measured; None where they are not at hand.
+        stated: Probabilities of the rankers that state some; their ``log_loss`` is the mean over candidates.
     """
 
     values: Mapping[str, Mapping[str, Float[np.ndarray, " N"]]]
     protocol: EvalProtocol
     weights: Float[np.ndarray, " N"] | None = None
     ranked: RankedRows | None = None
+    stated: Mapping[str, StatedProbabilities] = field(default_factory=dict)
 
     @property
     def rankers(self) -> tuple[str, ...]:
@@ -117,7 +120,7 @@ class Evaluation:
         """Return the values of a ranker on the queries that the protocol counts, and the weights of these queries.
 
         Args:
-            metric: One of :data:`METRICS`.
+            metric: A metric of the values.
             ranker: Name of the ranker.
             over: Ranker whose values are subtracted, query by query; None for the values themselves.
         """
@@ -126,7 +129,8 @@ class Evaluation:
         if self.protocol.empty_queries == "drop":
             counts = ~np.isnan(of_rankers).any(axis=0)  # a truncated ideal may be 0 for one ranker only
         own, *others = (self.protocol.apply(values[counts]) for values in of_rankers)
-        return own - others[0] if others else own, None if self.weights is None else self.weights[counts]
+        weights = self.stated[ranker].candidate_weights if metric == "log_loss" else self.weights
+        return own - others[0] if others else own, None if weights is None else weights[counts]
 
 
 def weighted_mean(values: Float[np.ndarray, " N"], weights: Float[np.ndarray, " N"] | None = None) -> float:
@@ -228,6 +232,20 @@ def check_complete(ranking: Ranking, qid: str) -> Ranking:
 def highest_gain(data: Dataset, gains: Sequence[float] | None) -> float:
     """Return the gain of the best label: the last gain, or that of label 4, or of a higher one in the data."""
     return max(gains) if gains is not None else max(HIGHEST_GAIN, float(np.exp2(int(data.labels.max())) - 1.0))
+
+
+def goal_lists(
+    values: Float[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], of_ideal: Bool[np.ndarray, " R"] | None = None
+) -> JudgedLists:
+    """Return lists whose NDCG has the values of a goal, from 0, as its gains.
+
+    Args:
+        values: ``(R,)`` values of the candidates.
+        offsets: ``(N + 1,)`` bounds of the lists.
+        of_ideal: ``(R,)`` True for candidates that the ideal order may use; None for all.
+    """
+    gains, places = np.unique(values, return_inverse=True)
+    return JudgedLists(places, offsets, kept=of_ideal, gains=gains.tolist())
 
 
 def per_query(data: Dataset, scores: Float[np.ndarray, " R"], metric: str) -> Float[np.ndarray, " N"]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -39,11 +40,13 @@ from listwright.ranking.compiled.lightgbm_trees import (
 from listwright.ranking.errors import RecipeError, ScoringError, UnknownStrategyError
 from listwright.ranking.features import FLOAT32_MAX, MISSING_WORDS, Feature, spelled
 from listwright.ranking.first_stage import LightGbmFirstStage
+from listwright.ranking.goals import LEAST_SHARE
 from listwright.ranking.golden import difference, read
 from listwright.ranking.plain_file import to_text
+from listwright.ranking.probability import SUREST
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
 from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, FIELDS, RelativeColumn
-from listwright.ranking.stages import GOLDEN, LightGbmStage, OnnxStage, SecondStage
+from listwright.ranking.stages import GOLDEN, GoalsStage, LightGbmStage, OnnxStage, SecondStage
 from listwright.training.export.graph_writer import OPSET, GraphWriter
 from listwright.training.export.parity import hard_lists, list_lengths
 
@@ -59,6 +62,9 @@ _LIGHTGBM_ZERO = float(np.float32(1e-35))
 
 _WAYS_OUT = np.array([np.inf, -np.inf, 0.0, np.inf, -np.inf, -1.0])
 """Number that goes where a missing value does, by the number of the column's treatment."""
+
+_BISECTIONS = 60
+"""Halvings of the interval in which a list's level is: one of 1e6 becomes one of 1e-12."""
 
 _LESS_OR_EQUAL, _MEMBER = 0, 6
 """Modes of a node of ``TreeEnsemble``."""
@@ -111,6 +117,7 @@ def write_ranker(
         specialist=specialist,
         feature_schema=manifest.feature_schema,
         golden_lists=tuple(map(expected, lists)),
+        goals={} if manifest.goals is None else manifest.goals.default_weights,
     )
     stage = None if strategy == "first_stage" else reranker.second_pass.stage(strategy)
     graph = _RankerGraph(bundle, stage, specialist).model(codes=codes)
@@ -154,24 +161,38 @@ class _RankerGraph(GraphWriter):
         usable, last = self._all_finite(first), self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
         scores = self.add("Where", usable, first, last)  # in input order where a score is missing, as the service does
         ranked, order = self._sorted(scores, self._length, axis=0, largest=1)
-        scored, temperatures = usable, self._manifest.temperatures
-        temperature: str | np.generic = np.float64(temperatures.get("first_stage", 1.0))
+        scored, fine = usable, None
         if self._stage is not None:
             fine, reached, rescores, reorder = self._rescored(self._stage, scores, ranked, order)
             fine = self.add("And", fine, usable)
             scores, order = self.add("Where", fine, rescores, scores), self.add("Where", fine, reorder, order)
-            temperature = self.add("Where", fine, np.float64(temperatures.get(self._stage.kind, 1.0)), temperature)
+        temperature = self._divisor(self._manifest.temperatures, fine)
+        if fine is not None:
             scored = self.add("And", usable, self.add("Or", reached, self.add("Not", fine)))
+        log_odds = partial(self._log_odds, scores, scored, first, fine)
+        outputs = {}
+        if (probability := self._probability(log_odds)) is not None:
+            outputs["probability"] = self.add("Where", usable, probability, np.float64("nan"))
+        if self._manifest.goals is not None:
+            shares, total = self._goal_shares(self._manifest.goals, log_odds)
+            outputs["goal_shares"] = self.add("Where", usable, shares, np.float64("nan"))
+            if total is not None:
+                scores, scored, temperature = self.add("Where", usable, total, last), usable, np.float64(1)
+                _, order = self._sorted(scores, self._length, axis=0, largest=1)
         relevance = self._relevance(scores, scored, temperature)
         first = self.add("Where", usable, first, np.float64("nan"))
-        outputs = {"scores": scores, "order": order, "relevance": relevance, "first_stage_scores": first}
+        outputs = {"scores": scores, "order": order, "relevance": relevance, "first_stage_scores": first, **outputs}
         self.nodes += [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
         types = {name: TensorProto.INT64 if name == "order" else TensorProto.DOUBLE for name in outputs}
+        shapes = {"goal_shares": ["candidates", "goals"]}
         graph = helper.make_graph(
             self.nodes,
             "ranker",
             [helper.make_tensor_value_info(name, dtype, ["candidates", width]) for name, dtype, width in inputs],
-            [helper.make_tensor_value_info(name, dtype, ["candidates"]) for name, dtype in types.items()],
+            [
+                helper.make_tensor_value_info(name, dtype, shapes.get(name, ["candidates"]))
+                for name, dtype in types.items()
+            ],
             self.constants,
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML, self._ml)]
@@ -404,11 +425,68 @@ class _RankerGraph(GraphWriter):
 
     def _relevance(self, scores: str, scored: str, temperature: str | np.generic) -> str:
         """Append :func:`listwright.ranking.order.relevance`."""
-        masked = self.add("Where", scored, scores, np.float64("-inf"))
-        shifted = self.add("Sub", masked, self.add("ReduceMax", masked))
-        weights = self.add("Exp", self.add("Div", shifted, temperature))
-        shares = self.add("Div", weights, self.add("ReduceSum", weights))
+        shares = self._softmax(self.add("Where", scored, scores, np.float64("-inf")), temperature)
         return self.add("Where", scored, shares, np.float64("nan"))
+
+    def _softmax(self, scores: str, divisor: str | np.generic) -> str:
+        weights = self.add("Exp", self.add("Div", self.add("Sub", scores, self.add("ReduceMax", scores)), divisor))
+        return self.add("Div", weights, self.add("ReduceSum", weights))
+
+    # ----- probabilities and goals
+
+    def _divisor(self, divisors: Mapping[str, float], fine: str | None) -> str | np.generic:
+        """Return the divisor of the scores of the strategy that gave them; 1 where it has none."""
+        first = np.float64(divisors.get("first_stage", 1.0))
+        if fine is None or self._stage is None:
+            return first
+        return self.add("Where", fine, np.float64(divisors.get(self._stage.kind, 1.0)), first)
+
+    def _log_odds(self, scores: str, scored: str, first: str, fine: str | None, divisors: Mapping[str, float]) -> str:
+        """Append :func:`listwright.ranking.order.log_odds`."""
+        lowest, highest = np.float64("-inf"), np.float64("inf")
+        best = self.add("ReduceMax", self.add("Where", scored, scores, lowest))
+        odds = self.add("Div", self.add("Sub", scores, best), self._divisor(divisors, fine))
+        last = self.add("ReduceMin", self.add("Where", scored, odds, highest))
+        above = self.add("ReduceMax", self.add("Where", scored, lowest, first))
+        behind = self.add("Div", self.add("Sub", above, first), self._divisor(divisors, None))
+        return self.add("Where", scored, odds, self.add("Sub", last, behind))
+
+    def _probability(self, log_odds: Callable[[Mapping[str, float]], str]) -> str | None:
+        """Append :meth:`listwright.ranking.probability.Calibration.probabilities`; None where there are none."""
+        calibration, stage = self._bundle.reranker.calibration, self._manifest.probability
+        kind = "first_stage" if self._stage is None else self._stage.kind
+        if calibration is None or kind not in calibration.temperatures:
+            return None
+        odds = log_odds(calibration.temperatures)
+        if stage is None:
+            return self._softmax(odds, np.float64(1))
+        pointwise = self._trees(to_text(self._read(stage.file)), relative=False)
+        pointwise = self.add("Add", self.add("Mul", pointwise, np.float64(stage.slope)), np.float64(stage.intercept))
+        pointwise = self.add("Clip", pointwise, np.float64(-SUREST), np.float64(SUREST))
+        expected = self.add("ReduceSum", self.add("Sigmoid", pointwise))
+        others = self.add("Sub", self.cast(self._length, np.float64), expected)
+        low = self.add("Log", self.add("Div", expected, others))
+        high = self.add("Sub", low, self.add("ReduceMin", odds))
+        for _ in range(_BISECTIONS):
+            level = self.add("Mul", self.add("Add", low, high), np.float64(0.5))
+            above = self.add(
+                "Greater", self.add("ReduceSum", self.add("Sigmoid", self.add("Add", odds, level))), expected
+            )
+            low, high = self.add("Where", above, low, level), self.add("Where", above, level, high)
+        return self.add("Sigmoid", self.add("Add", odds, high))
+
+    def _goal_shares(self, goals: GoalsStage, log_odds: Callable[[Mapping[str, float]], str]) -> tuple[str, str | None]:
+        """Append the shares by each goal, and the log of their weighted mean; None where the label alone ranks."""
+        columns = [self._softmax(log_odds(goals.spreads), np.float64(1))]
+        for goal in goals.others:
+            scores = self._trees(to_text(self._read(goal.file)), relative=goals.relative)
+            columns.append(self._softmax(scores, np.float64(goal.spread)))
+        shares = self.add("Concat", *(self.add("Unsqueeze", column, np.array([1])) for column in columns), axis=1)
+        if not any(goal.weight for goal in goals.others):
+            return shares, None
+        weights = np.array([*goals.default_weights.values()])
+        mean = self.add("ReduceSum", self.add("Mul", shares, weights / weights.sum()), np.array([1]), keepdims=0)
+        return shares, self.add("Log", self.add("Max", mean, np.float64(LEAST_SHARE)))
 
     def _specialist_scores(self, scores: str) -> str:
         """Append a specialist's scores, or those of :func:`listwright.ranking.order.mixture`."""
@@ -556,7 +634,8 @@ def _spellings(feature: Feature) -> dict[str, float]:
 
     As in :func:`listwright.ranking.features.spelled`, but without blanks at the ends or zeros after ``12.0``.
     """
-    codes = {"".join(text): 0.0 for word in MISSING_WORDS for text in product(*({c.lower(), c.upper()} for c in word))}
+    cases = (product(*(sorted({c.lower(), c.upper()}) for c in word)) for word in sorted(MISSING_WORDS))
+    codes = {"".join(text): 0.0 for texts in cases for text in texts}
     for code, category in enumerate(feature.categories, start=1):
         name = spelled(category)
         texts = () if name is None else (name, f"{name}.0", name.upper(), name.capitalize())

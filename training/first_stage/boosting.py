@@ -100,7 +100,7 @@ class LocalGrower:
             trees = booster.best_iteration or booster.current_iteration()
             value = float(booster.best_score["valid_0"][measure.name])
             if self._best is None or value > self._best[0]:
-                self._best = value, {**settings, "trees": trees}, _text(booster, trees)
+                self._best = value, {**settings, "trees": trees}, model_text(booster, trees)
             return value, trees
 
         return try_setting
@@ -115,7 +115,9 @@ class LocalGrower:
             return self._best[2]  # as a trial has grown it
         with_threads = {**settings, "num_threads": self._threads.count}
         with clear_refusal(), self._threads.bounded():
-            return _text(lightgbm.train(with_threads, binned, num_boost_round=trees, callbacks=[self._threads]), trees)
+            return model_text(
+                lightgbm.train(with_threads, binned, num_boost_round=trees, callbacks=[self._threads]), trees
+            )
 
     def _bins_of(self, train: Dataset) -> lightgbm.Dataset:
         if self._train is not train:
@@ -169,7 +171,7 @@ class FasterThreads:
             _LIGHTGBM.omp_set_max_active_levels(levels)
 
 
-def _text(booster: lightgbm.Booster, trees: int) -> str:
+def model_text(booster: lightgbm.Booster, trees: int) -> str:
     """Return the model of the first trees, byte for byte as if LightGBM had grown no more, and with any threads."""
     text = booster.model_to_string(num_iteration=trees)
     text = re.sub(r"^\[num_iterations: \d+\]$", f"[num_iterations: {trees}]", text, flags=re.MULTILINE)

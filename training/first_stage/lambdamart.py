@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from listwright.ranking.candidates import lightgbm_input
 from listwright.ranking.errors import RecipeError
+from listwright.ranking.features import FeatureSchema
 from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.metrics import QueryNdcg
 from listwright.ranking.threads import threads
@@ -146,7 +147,7 @@ def search_settings(
     objective = rounds.objective if rounds else trial_of(train, valid, spec, seed=seed, grower=grower)
     objective = _report_to(task, watch, objective)
     space, own = LAMBDAMART, spec.settings.model_dump()
-    many = any(len(feature.categories) > MANY_CATEGORIES for feature in train.schema.features)
+    many = has_many_categories(train.schema)
     if own["cat_smooth"] is None:
         own["cat_smooth"] = MUCH_SMOOTHING if many else LIGHTGBM_SMOOTHING
     loss, _ = loss_of(train, spec.settings)
@@ -166,6 +167,11 @@ def search_settings(
         rounds=rounds,
         goes_on=goes_on,
     )
+
+
+def has_many_categories(schema: FeatureSchema) -> bool:
+    """Return whether a feature has more than :data:`MANY_CATEGORIES` categories."""
+    return any(len(feature.categories) > MANY_CATEGORIES for feature in schema.features)
 
 
 def loss_of(train: Dataset, settings: LambdaMartSettings) -> tuple[str, str]:

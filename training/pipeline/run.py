@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,13 +21,14 @@ from listwright.ranking.compiled import linear as packed_linear
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.stages import GOLDEN, ColumnStage, NetworkStage
+from listwright.ranking.stages import GOLDEN, ColumnStage, GoalsStage, NetworkStage
 from listwright.training.cluster import Workers
 from listwright.training.console.bars import progress_bars
 from listwright.training.console.progress import Stopwatch
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.load import Shards, announce, load
 from listwright.training.evaluation.calibration import temperatures
+from listwright.training.evaluation.probability import NO_BETTER, calibrate
 from listwright.training.evaluation.protocol import HEADLINE, Evaluation, evaluate
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from listwright.training.export.parity import check_parity
@@ -35,6 +37,7 @@ from listwright.training.networks.ranker import Unbatched
 from listwright.training.pipeline import steps
 from listwright.training.pipeline.budget import Budget
 from listwright.training.pipeline.choice import DefaultChoice, compared_networks, without_worse
+from listwright.training.pipeline.goals import goals_stage
 from listwright.training.pipeline.steps import Fitted, with_bundle_schema
 from listwright.training.pipeline.tracking import Tracker
 from listwright.training.pipeline.workspace import RunContext, Workspace
@@ -153,18 +156,22 @@ def _fit_and_publish(
     notes = announce(recipe, splits, context.progress)
     fitted = steps.fit(context, watch)
     with watch.step("export and parity"):
-        write_bundle(workspace.bundle, workspace.out, recipe, splits, fitted)
+        manifest = write_bundle(workspace.bundle, workspace.out, recipe, splits, fitted)
+        if missing := _no_probability(manifest, fitted):
+            context.progress.remark(f"no probabilities of being relevant: {missing}")
     with watch.step("evaluation"):
         served = bundle.load(workspace.bundle)
+        alone = served.manifest.model_copy(update={"goals": None})
+        reranker = served.reranker if not fitted.goals else bundle.open_unsealed(workspace.bundle, alone)
         plain = None if fitted.plain is None else fitted.plain.scores_of(splits.test)
         task = context.progress.begin("Scoring the test split", len(splits.test))
-        evaluation = evaluate(served.reranker, splits.test, plain=plain, task=task)
+        evaluation = evaluate(reranker, splits.test, plain=plain, task=task)
         router = recipe.router
         routing = None if router is None else evaluate_routing(workspace.bundle, splits.test, ndcg_at=router.ndcg_at)
     manifest = served.manifest
     with watch.step("report"):
         again = repeat_facts(manifest, command, fingerprint)
-        report = _report(context, fitted, served.reranker, evaluation, routing, notes, again)
+        report = _report(context, fitted, reranker, manifest.goals, evaluation, routing, notes, again)
     report = replace(report, seconds=watch.seconds)  # those of the report among them
     files = [*(file.name for file in manifest.files), *report.write(workspace.bundle)]
     bundle.seal(workspace.bundle, manifest.model_copy(update=report.sealed), files)
@@ -177,6 +184,7 @@ def _report(
     context: RunContext,
     fitted: Fitted,
     reranker: Reranker,
+    goals: GoalsStage | None,
     evaluation: Evaluation,
     routing: RoutingEvaluation | None,
     notes: tuple[str, ...],
@@ -187,6 +195,10 @@ def _report(
     details: dict[str, object] = {}
     if generalist is not None:
         details = measure_second_stage(reranker, splits.test, evaluation, generalist, HEADLINE)
+    if missing := _no_probability(reranker.manifest, fitted):
+        details["no_probability"] = missing
+    if goals is not None:
+        details["goals"] = goals.model_dump(mode="json", include={"label", "weight", "others", "front"})
     return Report(
         evaluation=evaluation,
         metrics=evaluation.metrics(),
@@ -210,6 +222,13 @@ def _report(
         repeat=again,
         measured_here=measure_here(reranker, splits.test, evaluation.generalist),
     )
+
+
+def _no_probability(manifest: Manifest, fitted: Fitted) -> str:
+    """Return why the bundle has no probabilities of being relevant; empty if it has, or labels are choices."""
+    if isinstance(fitted.pointwise, str):
+        return fitted.pointwise
+    return NO_BETTER if manifest.probability is None else ""
 
 
 def usable_device(name: str) -> str:
@@ -256,9 +275,21 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
         cutoff = fitted.networks[0].spec.ndcg_at if recipe.router is None else recipe.router.ndcg_at
         manifest = without_worse(folder, manifest, splits.valid, cutoff)
         reranker = bundle.open_unsealed(folder, manifest)
-    (folder / GOLDEN).write_bytes(golden.record(reranker, _golden_lists(splits.valid)))
-    facts = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
-    return bundle.seal(folder, manifest.model_copy(update=facts), files)
+    facts: dict[str, Any] = {"validated_lengths": lengths, "temperatures": temperatures(reranker, splits)}
+    if not isinstance(fitted.pointwise, str):
+        facts["probability"] = calibration = calibrate(reranker, splits, fitted.pointwise)
+        if calibration is not None:
+            (folder / calibration.file).write_text(fitted.pointwise.model, encoding="utf-8")
+            files.append(calibration.file)
+    if fitted.goals:
+        for goal in fitted.goals:
+            (folder / goal.file).write_text(goal.model, encoding="utf-8")
+            files.append(goal.file)
+        facts["goals"] = goals_stage(reranker, recipe, splits, fitted.first, fitted.goals)
+    manifest = manifest.model_copy(update=facts)
+    served = bundle.open_unsealed(folder, manifest)
+    (folder / GOLDEN).write_bytes(golden.record(served, _golden_lists(splits.valid)))
+    return bundle.seal(folder, manifest, files)
 
 
 def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import DataError, RecipeError, ScoringError
 from listwright.ranking.manifest import MAX_MANIFEST_BYTES, Comparison
 from listwright.ranking.relative import KINDS
@@ -24,11 +25,13 @@ from listwright.training.data import load as reading
 from listwright.training.data.dataset import Splits
 from listwright.training.data.load import with_defaults, without_constant
 from listwright.training.data.split import informative
-from listwright.training.first_stage import boosting, bring_your_own, lambdamart
+from listwright.training.evaluation.probability import obstacle_to
+from listwright.training.first_stage import boosting, bring_your_own, lambdamart, pointwise
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.boosting import Grower, LocalGrower
 from listwright.training.first_stage.data_parallel import ParallelGrower
 from listwright.training.first_stage.fit import FittedFirstStage
+from listwright.training.first_stage.pointwise import Pointwise
 from listwright.training.first_stage.relative import candidates, widened
 from listwright.training.pipeline import choice
 from listwright.training.pipeline.budget import Budget
@@ -43,6 +46,7 @@ from listwright.training.pipeline.choice import (
     estimate_epoch,
     first_stage_ndcg,
 )
+from listwright.training.pipeline.goals import FittedGoal, fit_goals
 from listwright.training.pipeline.specialists import FittedSpecialists, fit_specialists
 from listwright.training.pipeline.workspace import RunContext
 from listwright.training.recipe.config import GivenColumn, GivenModel, LambdaMart, Recipe
@@ -65,6 +69,9 @@ _LADDER = ((1, 2), (1, 3), (2, 3), (3, 4), (3, 5), (5, 5), (8, 5), (12, 5), (20,
 """Settings tried and folds of out-of-fold scores, from the cheapest plan to the dearest."""
 
 COLUMNS = "list-relative columns"
+"""Name of that work in plans and reports."""
+
+PROBABILITIES = "probabilities"
 """Name of that work in plans and reports."""
 
 FIRST_TREES = "trees of the first LightGBM fit"
@@ -91,6 +98,8 @@ class Fitted:
         default: Choice of the default strategy; None for the first network, or the first stage.
         networks: Second stages, the recipe's own or the chosen one first.
         specialists: Specialists; None if the recipe has none.
+        pointwise: Pointwise model, or why there is none; empty where labels are choices, which need none.
+        goals: Rankers for the goals besides the label.
     """
 
     first: FittedFirstStage
@@ -99,6 +108,8 @@ class Fitted:
     default: DefaultChoice | None = None
     networks: Sequence[FittedNetwork] = ()
     specialists: FittedSpecialists | None = None
+    pointwise: Pointwise | str = ""
+    goals: Sequence[FittedGoal] = ()
 
     @property
     def generalist(self) -> FittedNetwork | None:
@@ -115,17 +126,50 @@ def fit(run: RunContext, watch: Stopwatch) -> Fitted:
     """
     with watch.step("first stage"):
         first, plain, comparisons = fit_first_stage(run)
+    goals: tuple[FittedGoal, ...] = ()
+    if run.splits.train.goals:
+        with watch.step("goals"):
+            goals = fit_goals(run, first)
+    with watch.step("probabilities"):
+        probabilities = fit_pointwise(run)
     with watch.step("anomaly score"):
         anomaly = fit_anomaly_score(run, first)
     with watch.step("choice"):
         default = choose(run, first, comparisons)
     with watch.step("second stage"):
         networks = fit_networks(run, first, default)
-    fitted = Fitted(first, plain, anomaly, default, networks)
+    fitted = Fitted(first, plain, anomaly, default, networks, pointwise=probabilities, goals=goals)
     if run.recipe.specialists is None:
         return fitted
     with watch.step("specialists"):
         return replace(fitted, specialists=fit_mixture(run, first, anomaly, fitted.generalist))
+
+
+def fit_pointwise(run: RunContext) -> Pointwise | str:
+    """Fit the pointwise model, or return why not: labels that give no probabilities of being relevant, or no time."""
+    budget, file, scores_file = run.budget, run.state / "pointwise.txt", run.state / "pointwise_scores.npy"
+    if (obstacle := obstacle_to(run.splits)) is not None:
+        return obstacle
+    if not budget.plan(PROBABILITIES, 1, lambda: float(budget.unspent() >= (budget.unit or 0.0))):
+        budget.leave_out(PROBABILITIES)
+        return "there was no time for another LightGBM fit"
+    if file.exists():
+        return Pointwise(file.read_text("utf-8"), np.load(scores_file) if scores_file.exists() else None)
+    task = run.progress.begin("LightGBM for probabilities", pointwise.MOST_TREES, name="pointwise")
+
+    def watch(trees: int, loss: float) -> None:
+        task.reach(trees)
+        task.measure(trees, {"log_loss": loss})
+        if not budget.goes_on(f"trees for {PROBABILITIES}", trees, 0.0):
+            raise TimeOverError
+
+    goes_on = partial(budget.goes_on, f"folds for {PROBABILITIES}")
+    train, valid, seed = run.splits.train, run.splits.valid, run.recipe.seed
+    fitted = pointwise.fit_pointwise(train, valid, seed=seed, report=watch, goes_on=goes_on)
+    if fitted.train_scores is not None:
+        np.save(scores_file, fitted.train_scores)
+    atomic_write(file, fitted.model)  # last: it marks the scores as finished
+    return fitted
 
 
 def fit_first_stage(
@@ -180,12 +224,14 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> tupl
         then = "the second stages in the time that is left" if networks else title
         if not budget.replayed and FIRST_TREES not in budget.ends:
             network = _usual_seconds(run, networks[0] if networks else recipe.model)
+    level = float(obstacle_to(splits) is None) + 0.5 * (1.0 + width) * len(splits.train.goals)  # LightGBM fits
     if seconds is not None:
         few = networks and count_informative(splits.valid) < ENOUGH
         fits = recipe.choice.folds if few and recipe.choice is not None else 1
-        budget.set_unit(seconds, boosting_seconds(seconds, spec, width) + fits * network)
+        budget.set_unit(seconds, boosting_seconds(seconds, spec, width) + fits * network + level * seconds)
     foldless = bool(networks) or isinstance(recipe.model, FirstStageAlone)
     blind = not informative(splits.valid)
+    network += level * (budget.unit or 0.0)
     plan = plan_boosting(budget, spec, width=width, network=network, blind=blind, foldless=foldless)
     run.progress.say(budget.plan_text(spec.trials, plan.relative == "auto", then if plan.folds else ""))
     return plan, network + FOLD * (budget.unit or 0.0) * (plan.folds - 1)

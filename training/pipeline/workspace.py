@@ -119,12 +119,12 @@ def next_version(models: Path, name: str) -> Path:
 
 
 def digest_of(splits: Splits) -> str:
-    """Return the sha256 of features, labels, lists and weights of all splits."""
+    """Return the sha256 of features, labels, lists, weights and goals of all splits."""
     digest = hashlib.sha256()
     for part in (splits.train, splits.valid, splits.test):
         for _, rows in chunks(part.features):
             digest.update(np.ascontiguousarray(rows).data)
-        for array in (part.labels, part.offsets, part.weights):
+        for array in (part.labels, part.offsets, part.weights, *part.goals.values()):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

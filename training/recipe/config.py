@@ -9,13 +9,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    PlainSerializer,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import from_toml
 from listwright.ranking.relative import RelativeKind
-from listwright.ranking.stages import LightGbmEngine, NetworkKind
-from listwright.training.recipe.data import Data, Monotone, Positive, RecipePart
+from listwright.ranking.stages import LightGbmEngine, NetworkKind, Weight
+from listwright.training.recipe.data import LABEL, Data, Monotone, Positive, RecipePart
 from listwright.training.recipe.model import FirstStageAlone, Model, QilcmSpec, Rivals, model_like
 
 LAB = "listwright_lab"
@@ -199,6 +208,28 @@ class Choice(RecipePart):
     folds: Annotated[int, Field(ge=2)] = 4
 
 
+def _pairs(table: object) -> object:
+    return tuple(table.items()) if isinstance(table, dict) else table
+
+
+class Goals(RecipePart):
+    """Default weights of the goals besides the label, which ``[data] goals`` names. The label's weight is 1.
+
+    Args:
+        weights: Weight of a goal, by name.
+        ratios: Least NDCG@10 by a goal, by name, as a multiple of what the ranker for the label alone reaches on the
+            validation queries. The weight is the smallest one that reaches it.
+        cost: Most NDCG@10 by the label that the weight of any other goal may cost on the validation queries, at a
+            one-sided confidence of 97.5 %. The weight is the one with the largest gain by that goal.
+    """
+
+    weights: Annotated[tuple[tuple[str, Weight], ...], BeforeValidator(_pairs), PlainSerializer(dict)] = ()
+    ratios: Annotated[
+        tuple[tuple[str, Annotated[FiniteFloat, Field(gt=0.0)]], ...], BeforeValidator(_pairs), PlainSerializer(dict)
+    ] = ()
+    cost: Annotated[float, Field(ge=0.0, le=1.0)] = 0.005
+
+
 class Recipe(RecipePart):
     """One run: data, first stage, second stage.
 
@@ -206,6 +237,7 @@ class Recipe(RecipePart):
         name: Name of the recipe, and of the bundle unless ``--out`` says otherwise; by default that of its file.
         specialists: SRM beside the model; None for none.
         router: Router to the specialists; None leaves the choice to callers and hooks.
+        goals: Default weights of the goals besides the label.
         choice: Comparison of second stages, which decides the default; None fits ``model`` alone.
         rivals: Settings of other networks, for :meth:`model_named`.
         about: Line for ``--help``.
@@ -223,6 +255,7 @@ class Recipe(RecipePart):
     choice: Choice | None = None
     specialists: Srm | None = None
     router: Router | None = None
+    goals: Annotated[Goals, Field(exclude_if=lambda goals: goals == Goals())] = Goals()
     rivals: Rivals = Rivals()
     fold: Positive = 1
     seed: Annotated[int, Field(ge=0)] = 0
@@ -246,6 +279,22 @@ class Recipe(RecipePart):
                 if rival is not None and (has := getattr(rival, field)) != (own := getattr(self.model, field)):
                     fault = f"rivals.{kind}.{field} = {has!r}, but model.{field} = {own!r}"
                     raise ValueError(f"{fault}: all must see the same candidates and inputs, and be measured alike")
+        return self
+
+    @model_validator(mode="after")
+    def _goals_have_columns(self) -> Recipe:
+        weighted, bound, columns = dict(self.goals.weights), dict(self.goals.ratios), getattr(self.data, "goals", ())
+        if self.goals != Goals() and not columns:
+            raise ValueError("goals: the data have none besides the label; name one with --goal")
+        if columns and self.router is not None:
+            raise ValueError("a [router] knows one goal: leave it out, or the goals besides the label")
+        if (getattr(self.data, "label", None) or LABEL) in columns:
+            raise ValueError("goals: the label is the first goal already; leave it out")
+        for name in (*weighted, *bound):
+            if name not in columns:
+                raise ValueError(f"goals: {name!r} is no goal; the data's goals are {', '.join(columns)}")
+            if name in weighted and name in bound:
+                raise ValueError(f"goals: {name!r} has a weight and a least ratio: leave one out")
         return self
 
     def model_named(self, name: str) -> Model:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import from_json
+from listwright.ranking.stages import MOST_GOALS, GoalName
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -22,6 +23,9 @@ LEAST_GAIN, MOST_GAIN = 1e-6, 1e12
 """Bounds of the gain of a label above 0: sums of gains keep their digits."""
 
 Default = bool | int | float | str
+
+LABEL = "label"
+"""Name of the label as a goal, where the options do not name its column."""
 
 Number = Annotated[float, Field(gt=0.0, le=1e6)]
 
@@ -171,6 +175,7 @@ class TableData(AnyData):
         made_of: Name of a public table; ``--data`` then names the package that it is made of.
         qid, label: Names of the columns with query id and label.
         weight: Column with the weight of each row, a query's being the mean of its rows; no feature. None: all alike.
+        goals: Columns with the values from 0 of the goals besides the label; no features.
         propensity: Propensities of shown places, where labels are clicks; None where they are judgements.
         categorical: Columns to treat as categories whatever their type; text columns always are.
         ignore: Columns that are no features.
@@ -183,6 +188,7 @@ class TableData(AnyData):
     qid: str | None = None
     label: str | None = None
     weight: str | None = None
+    goals: Annotated[tuple[GoalName, ...], Field(max_length=MOST_GOALS, exclude_if=lambda goals: not goals)] = ()
     propensity: Propensity | None = None
     categorical: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()

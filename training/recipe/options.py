@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,31 @@ def _with_table_options(recipe: Recipe, options: argparse.Namespace) -> Recipe:
         changes[name] = tuple(dict.fromkeys([*getattr(recipe.data, name), *(getattr(options, name) or ())]))
     data = recipe.data.model_copy(update={name: value for name, value in changes.items() if value is not None})
     return config.changed(recipe, {"data": _split_as_asked(data, options)})
+
+
+def with_goals(recipe: Recipe, texts: Sequence[str], cost: float | None) -> Recipe:
+    """Return the recipe with the goals of ``--goal`` behind its own ones, and the cost of ``--cost``.
+
+    Raises:
+        RecipeError: if the recipe reads no table, or there is no goal for a weight, a ratio or a cost.
+    """
+    if not texts and cost is None:
+        return recipe
+    if not isinstance(recipe.data, TableData):
+        raise RecipeError(f"--goal names a column, but recipe {recipe.name!r} reads no table: leave it out")
+    goals = dict.fromkeys(recipe.data.goals)
+    options: dict[str, dict[str, Any]] = {"=": dict(recipe.goals.weights), ">=": dict(recipe.goals.ratios)}
+    for text in texts:
+        name, *limit = re.split(r"(>=|=)(?=[-+.\d])", text, maxsplit=1)
+        if name in goals and name not in recipe.data.goals:
+            raise RecipeError(f"--goal {name}: it is named twice; name it once")
+        goals[name] = None
+        for known in options.values():
+            known.pop(name, None)
+        if limit:
+            options[limit[0]][name] = limit[1]
+    changes = {"weights": options["="], "ratios": options[">="], "cost": recipe.goals.cost if cost is None else cost}
+    return config.changed(recipe, {"data": {**recipe.data.model_dump(), "goals": tuple(goals)}, "goals": changes})
 
 
 def _split_as_asked(data: TableData, options: argparse.Namespace) -> TableData:

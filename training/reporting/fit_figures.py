@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def importance(rows: list[list[Any]]) -> str:
     """Draw what shuffling each feature loses, with its interval."""
     return draw_intervals(
         [(loss, low, high) for *_, loss, low, high in rows],
-        [_drawable(name) for name, *_ in rows],
+        [drawable(name) for name, *_ in rows],
         "NDCG@10 lost where the feature is shuffled",
         ("importance", "NDCG lost where a feature is shuffled, with its interval, by feature"),
     )
@@ -70,10 +70,10 @@ def importance(rows: list[list[Any]]) -> str:
 def by_segment(rows: list[tuple[float, float, float]], names: list[str], measured: str, *, gains: bool) -> str:
     """Draw the mean of each segment with its interval; of gains, in the colour of its verdict."""
     says = ("segments", f"{measured} with its interval, by segment")
-    return draw_intervals(rows, [_drawable(name) for name in names], measured, says, around_zero=gains)
+    return draw_intervals(rows, [drawable(name) for name in names], measured, says, around_zero=gains)
 
 
-def _drawable(name: str) -> str:
+def drawable(name: str) -> str:
     """Return a name of the data for display: short, and of letters that can be drawn."""
     name = plain_text(name)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
@@ -152,16 +152,16 @@ def anomaly(axes: Axes, facts: Facts, metric: str) -> tuple[str, str]:
 
 
 @plot(height=HEIGHT + 0.6, legend_columns=2)
-def reliability(axes: Axes, facts: Facts) -> tuple[str, str]:
-    """Draw the share chosen against probability, without and with the temperature; on the line they are equal."""
-    for when, colour in (("before", ORANGE), ("after", BLUE)):
-        _candidates, stated, share, low, high = zip(*facts[when]["bins"], strict=True)
+def reliability(axes: Axes, curves: Mapping[str, Facts], event: str) -> tuple[str, str]:
+    """Draw the share of an event against its stated probability, by name of the curve; on the line they are equal."""
+    for (name, facts), colour in zip(curves.items(), (ORANGE, BLUE, GREEN), strict=False):
+        _candidates, stated, share, low, high = zip(*facts["bins"], strict=True)
         axes.vlines(stated, low, high, color=colour, linewidth=1.2, alpha=0.6)
-        axes.plot(stated, share, "o-", color=colour, markersize=5, label=f"{when}: {facts[when]['ece']:.4f}")
-    most = max(value for when in ("before", "after") for row in facts[when]["bins"] for value in (row[1], row[4]))
+        axes.plot(stated, share, "o-", color=colour, markersize=5, label=f"{drawable(name)}: {facts['ece']:.4f}")
+    most = max(value for facts in curves.values() for row in facts["bins"] for value in (row[1], row[4]))
     axes.plot([0.0, most], [0.0, most], color=INK, linewidth=1)
-    axes.set(xlabel="probability", ylabel="share chosen", xlim=(0.0, None), ylim=(0.0, None))
-    return "reliability", "Share chosen by probability, before and after the temperature"
+    axes.set(xlabel="probability", ylabel=f"share {event}", xlim=(0.0, None), ylim=(0.0, None))
+    return "reliability", f"Share {event} by probability: {', '.join(curves)}"
 
 
 @plot(legend_columns=2)
@@ -176,8 +176,10 @@ def latency(axes: Axes, facts: Facts) -> tuple[str, str]:
 
 
 def metric_name(name: str) -> str:
-    """Return a metric's name for display: ``NDCG@10``, ``hit@1``, ``MRR``."""
-    return name.upper() if name.startswith(("ndcg", "mrr", "map", "err")) else name
+    """Return a metric's name for display: ``NDCG@10``, ``hit@1``, ``MRR``, ``NDCG@10[margin]``."""
+    kind, *goal = name.partition("[")
+    kind = kind.upper() if kind.startswith(("ndcg", "mrr", "map", "err", "ece")) else kind.replace("_", " ")
+    return "".join((kind, *goal))
 
 
 @style()

@@ -11,6 +11,7 @@ from typing import Any
 from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts, metric_name
+from listwright.training.reporting.goals_section import goals_section
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
 from listwright.training.reporting.score_sections import score_sections
 from listwright.training.reporting.sentences import (
@@ -88,6 +89,7 @@ def fit_page(report: Facts) -> str:
     if external:
         verdicts.append(GIVEN)
     sections += [
+        *goals_section(report),
         *choice_section(report),
         *importance_section(report),
         *explained_section(report),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 from listwright.training.evaluation.intervals import verdict_of
-from listwright.training.evaluation.protocol import HEADLINE
+from listwright.training.evaluation.protocol import HEADLINE, METRICS
+from listwright.training.evaluation.reliability import RELIABILITY
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable, render
+from listwright.training.reporting.score_sections import RELIABILITY_CAPTION, reliability_text
 
 MOST_DRAWN = 20
 """Segments of the figure."""
@@ -24,9 +26,11 @@ def page(facts: Facts) -> str:
     rankers = facts["compared"]
     title = f"{rankers[1]} over {rankers[0]}" if len(rankers) > 1 else rankers[0]
     sections = [_metrics(facts)]
+    if facts.get("reliability"):
+        sections.append(_reliability(facts))
     if facts["segments"]:
         sections.append(_segments(facts))
-    settings = {name: facts[name] for name in ("metrics", "segments", "gates")}
+    settings = {name: facts[name] for name in ("metrics", "segments", "further_segments", "gates")}
     return render(
         f"{title}: {facts['lists']:,} lists",
         [text for text in (gain_sentence(facts), *gate_sentences(facts), *facts["scope"], *facts["notes"]) if text],
@@ -62,7 +66,8 @@ def gate_sentences(facts: Facts) -> list[str]:
     """Return the verdict of each gate, and by what."""
     paired, sentences = "gains" in facts, []
     for gate, result in facts["gates"].items():
-        measured = "gain " if paired else f"mean {result['estimate']['mean']:.4f} "
+        word = "difference" if "<=" in gate else "gain"
+        measured = f"{word} " if paired else f"mean {result['estimate']['mean']:.4f} "
         measured += _estimate_text(result["estimate"], paired=paired)
         sentence = f"Gate {gate}: {result['verdict']}: {measured}, {_lists_text(facts, result['lists'])}"
         for segment in result["segments"]:
@@ -76,12 +81,18 @@ def gate_sentences(facts: Facts) -> list[str]:
     return sentences
 
 
-def segment_head(facts: Facts) -> list[str]:
+def segment_head(facts: Facts, metric: str = HEADLINE) -> list[str]:
     """Return the head of the table of segments."""
-    return ["column", "value", "lists", *facts["compared"], "gain" if "gains" in facts else "interval"]
+    paired = "difference" if metric in RELIABILITY else "gain"
+    return ["column", "value", "lists", *facts["compared"], paired if "gains" in facts else "interval"]
 
 
-def segment_rows(facts: Facts) -> list[list[str]]:
+def further_metrics(facts: Facts) -> list[str]:
+    """Return the metrics besides those of the labels' order: by goals, and of probabilities."""
+    return [name for name in dict.fromkeys(metric["name"] for metric in facts["metrics"]) if name not in METRICS]
+
+
+def segment_rows(facts: Facts, metric: str = HEADLINE) -> list[list[str]]:
     """Return the rows of the table of segments."""
     return [
         [
@@ -91,7 +102,7 @@ def segment_rows(facts: Facts) -> list[list[str]]:
             *(f"{mean:.4f}" for mean in segment["means"]),
             _estimate_text(segment["estimate"], paired="gains" in facts),
         ]
-        for segment in facts["segments"]
+        for segment in (facts["segments"] if metric == HEADLINE else facts["further_segments"][metric])
     ]
 
 
@@ -117,16 +128,26 @@ def _metrics(facts: Facts) -> PageSection:
     others = [ranker for ranker in facts["rankers"] if ranker not in rankers]
     rows = []
     for name in names:
-        means = {ranker: _mean_text(cells[ranker, name]) for ranker in facts["rankers"]}
-        gain = [_estimate_text(facts["gains"][name], paired=True)] if paired else []
+        means = {ranker: _mean_text(cells.get((ranker, name))) for ranker in facts["rankers"]}
+        gain = [_estimate_text(facts["gains"][name], paired=True) if name in facts["gains"] else ""] if paired else []
         rows.append([metric_name(name), *(means[ranker] for ranker in rankers), *gain, *(means[r] for r in others)])
     head = ["", *rankers, *(["gain"] if paired else []), *others]
     note = f"The gain is that of {rankers[1]} over {rankers[0]}, query by query." if paired else ""
+    if "log_loss" in names:
+        note += " Of log loss and ECE, lower is better."
     return PageSection(tables=[PageTable("All metrics", head, rows, note)])
 
 
-def _mean_text(cell: Facts) -> str:
-    return f"{cell['mean']:.4f}\n[{cell['low']:.4f}, {cell['high']:.4f}]"
+def _mean_text(cell: Facts | None) -> str:
+    return "" if cell is None else f"{cell['mean']:.4f}\n[{cell['low']:.4f}, {cell['high']:.4f}]"
+
+
+def _reliability(facts: Facts) -> PageSection:
+    """Return the diagram of the probabilities."""
+    stated = facts["reliability"]
+    figure = figures.reliability(stated, "relevant")
+    sentences = [f"{name}: {reliability_text(of)}." for name, of in stated.items()]
+    return PageSection("Probabilities", sentences, [PageFigure(figure, RELIABILITY_CAPTION)])
 
 
 def _segments(facts: Facts) -> PageSection:
@@ -143,5 +164,8 @@ def _segments(facts: Facts) -> PageSection:
     title = "No segment has a significant loss" if paired else "By segment"
     if paired and losing:
         title = f"{len(losing)} of {len(facts['segments'])} segments have a significant loss"
-    table = PageTable("", segment_head(facts), segment_rows(facts), "Values with fewer than 20 lists are combined.")
-    return PageSection(title, (), [PageFigure(figure, caption)], [table])
+    few = "Values with fewer than 20 lists are combined."
+    tables = [PageTable("", segment_head(facts), segment_rows(facts), few)]
+    for metric in facts["further_segments"]:
+        tables.append(PageTable(metric_name(metric), segment_head(facts, metric), segment_rows(facts, metric)))
+    return PageSection(title, (), [PageFigure(figure, caption)], tables)

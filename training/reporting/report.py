@@ -20,6 +20,7 @@ from listwright.training.evaluation.protocol import HEADLINE, PLAIN, ROUTED, Eva
 from listwright.training.evaluation.routing import RoutingEvaluation
 from listwright.training.reporting.fit_figures import metric_name
 from listwright.training.reporting.fit_page import fit_page
+from listwright.training.reporting.goals_section import goal_lines
 from listwright.training.reporting.score_sections import score_lines
 from listwright.training.reporting.sentences import (
     GIVEN,
@@ -230,7 +231,7 @@ def show(report: Report, console: Console) -> None:
         console.print(f"[yellow]Note:[/] {GIVEN}")
     if report.routing is not None:
         console.print(verdict(report.routing))
-    for line in score_lines(report.details, names):
+    for line in (*goal_lines(report.details), *score_lines(report.details, names)):
         console.print(line, markup=False)
     if evaluation.empty_queries:
         by_convention = "; ".join(

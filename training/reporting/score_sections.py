@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from listwright.training.evaluation.intervals import verdict_of
 from listwright.training.reporting import fit_figures as figures
 from listwright.training.reporting.fit_figures import Facts
 from listwright.training.reporting.page import PageFigure, PageSection, PageTable
@@ -15,60 +14,83 @@ def score_lines(details: Mapping[str, object], names: Mapping[str, str]) -> Iter
     for row in _rows(details):
         yield f"{_constraint(row)}, {names[row['ranker']]}: {_wrong(row, 'scores')}, {_wrong(row, 'ranks')}."
     facts: Facts = details.get("calibration", {})  # type: ignore[assignment]
-    if facts:
+    stated: Facts | None = details.get("probability")  # type: ignore[assignment]
+    if stated:
+        yield f"{_sentence(stated)}. {rival_sentence(stated)}."
+    elif facts:
         yield f"{calibration_title(facts)}."
-    for ranker in facts.get("rankers", []):
-        yield (
-            f"{ranker_name(ranker['ranker'], names)}, temperature {ranker['temperature']:.3g}"
-            f"{' (a fitted one is no better)' if ranker['temperature'] == 1.0 else ''}: expected calibration error "
-            f"{_error(ranker['before'])} before, {_error(ranker['after'])} after; {top_sentence(ranker)}."
-        )
 
 
 def score_sections(report: Facts) -> list[PageSection]:
-    """Return the page's sections; reports of earlier versions have none."""
-    return [*_monotone(report), *_calibration(report)]
+    """Return the page's sections; reports of earlier versions lack some."""
+    facts, stated = (report["details"].get(name) for name in ("calibration", "probability"))
+    sections = _monotone(report)
+    if stated is not None:
+        sections.append(_probability(stated, report["rankers"]))
+    elif facts is not None and not facts.get("rankers"):
+        missing = report["details"].get("no_probability")
+        text = [NO_PROBABILITIES, *([f"There are no probabilities of being relevant: {missing}."] if missing else [])]
+        sections.append(PageSection(calibration_title(facts), text))
+    return sections
 
 
-def _calibration(report: Facts) -> list[PageSection]:
-    facts = report["details"].get("calibration")
-    if facts is None:
-        return []
-    if not facts["rankers"]:
-        return [PageSection(calibration_title(facts), [UNMEASURED if _calibrated(facts) else NO_PROBABILITIES])]
-    names = report["rankers"]
-    answers = report.get("default_strategy", {}).get("strategy")
-    answering = next((ranker for ranker in facts["rankers"] if ranker["ranker"] == answers), facts["rankers"][0])
-    cells = [
+def _probability(facts: Facts, names: Mapping[str, str]) -> PageSection:
+    titles = {"base_rate": "the same for all", "pointwise": "pointwise model", "undivided": "without a temperature"}
+    rows = [
         [
-            ranker_name(ranker["ranker"], names),
-            f"{ranker['temperature']:.3g}",
-            *(_error(ranker[when]).replace(" (", "\n(") for when in WHEN),
-            *(f"{ranker['log_probability'][when]:.3f}" for when in ("even", *WHEN)),
-            f"{ranker['top']['score']:.3f}\n{ranker['top']['chosen']:.3f} chosen",
+            titles.get(row["by"]) or f"{ranker_name(row['by'], names)}\ntemperature {row['temperature']:.3g}",
+            f"{row['ece']:.4f}\nchance {row['by_chance']['high']:.4f}, p {row['p']:.3f}",
+            f"{row['log_loss']:.4f}\n" + "[{low:+.4f}, {high:+.4f}]".format_map(row["over_rival"]),
         ]
-        for ranker in facts["rankers"]
+        for row in facts["stated"]
     ]
-    text = [
-        f"Each list has one chosen candidate{_left_out(facts)}. The service divides the scores of a list by the "
-        "ranker's temperature, and answers with their softmax. The temperature was fitted on validation lists. It does "
-        "not change the order.",
-        f"{ranker_name(answering['ranker'], names)}: {top_sentence(answering)}. {gain_sentence(answering)}"
-        f"{chance_sentence(answering['after'])}",
-    ]
-    head = ["ranker", "temperature", "error before", "error after", "log P even", "before", "after", "first candidate"]
+    choices = facts["lists"] is None
+    event, rival = "chosen" if choices else "relevant", titles[facts["rival"]]
+    meaning = (
+        "A score is the probability of being chosen: each training and validation list has one choice. The service "
+        "divides the scores of a list by the ranker's temperature, which was fitted on validation lists, and answers "
+        "with their softmax. It does not change the order."
+        if choices
+        else "A score is a share of its list, and no probability. The probability of being relevant (label above 0) "
+        f"was calibrated on {facts['lists']:,} validation lists: a pointwise LightGBM model gives the number of "
+        "relevant candidates of a list, the ranker their order. It can be compared between lists."
+    )
     note = (
-        "Error: expected calibration error, the mean distance between probability and share chosen over all scored "
-        "candidates. By chance: 95 % quantile of the error in simulations where all probabilities are right; p: share "
-        "of simulations with an error at least as large. Log P: mean log-probability of the choice; even: with equal "
-        "scores. First candidate: its mean probability, and how often it is chosen."
+        f"Error: expected calibration error, the mean distance between probability and share of {event} ones over all "
+        "candidates. Chance: 95 % quantile of the error if all probabilities are right, drawn by lists; p: share of "
+        "draws with an error at least as large. Log loss, small print: difference from the second row's. The same "
+        f"for all: {'one divided by the length of the list' if choices else 'the share in the validation lists'}."
     )
-    caption = (
-        f"{ranker_name(answering['ranker'], names)} on {answering['lists']} test lists. Candidates in bins of about as "
-        "many expected choices; bars: 95 % intervals over lists. On the line, probability and share are equal."
+    answering = _answering(facts)
+    curves = {rival: facts["stated"][1], ranker_name(answering["by"], names): answering}
+    figure = PageFigure(figures.reliability(curves, event), RELIABILITY_CAPTION)
+    table = PageTable("", ["by", "error", "log loss"], rows, note)
+    return PageSection(_sentence(facts), [meaning, f"{rival_sentence(facts)}."], [figure], [table])
+
+
+def _answering(facts: Facts) -> Facts:
+    """Return the measurement of the ranker that answers where a request names none."""
+    answering: Facts = next(row for row in facts["stated"] if row["by"] == facts["answering"])
+    return answering
+
+
+def _sentence(facts: Facts) -> str:
+    text = reliability_text(_answering(facts))
+    return text[0].upper() + text[1:]
+
+
+def rival_sentence(facts: Facts) -> str:
+    """Return the log loss of the probabilities beside those of the rivals."""
+    base, rival = facts["stated"][:2]
+    answering, difference = _answering(facts), _answering(facts)["over_rival"]
+    of_rival, of_base = "the pointwise model alone has", "one probability for all candidates has"
+    if facts["lists"] is None:
+        of_rival, of_base = "the softmax without a temperature has", "equal probabilities have"
+    return (
+        f"Log loss {answering['log_loss']:.4f}; {of_rival} {rival['log_loss']:.4f}, the difference is "
+        "{mean:+.4f} [{low:+.4f}, {high:+.4f}]; ".format_map(difference)
+        + f"{of_base} {base['log_loss']:.4f}"
     )
-    page_figures = [PageFigure(figures.reliability(answering), caption)]
-    return [PageSection(calibration_title(facts), text, page_figures, [PageTable("", head, cells, note)])]
 
 
 NO_PROBABILITIES = (
@@ -76,62 +98,22 @@ NO_PROBABILITIES = (
     "and give its order. They are not probabilities of being chosen, and are comparable within one list only."
 )
 
-UNMEASURED = "No test list has a choice among scored candidates: how well scores are calibrated is not measured."
-
-WHEN = ("before", "after")
+RELIABILITY_CAPTION = (
+    "Candidates in bins of about as many expected relevant ones; bars: 95 % intervals over lists. On the line, "
+    "probability and share are equal. Numbers: expected calibration error."
+)
 
 LEVEL = 0.05
 """Level of the test whether an error is more than chance."""
 
 
 def calibration_title(facts: Facts) -> str:
-    """Return the title: whether scores are probabilities."""
+    """Return the title where there are no probabilities: why scores are none."""
     lists, without = facts["lists"], facts["without_choice"]
-    if not facts["choices"]:
-        have = f"{without:,} of {lists:,} lists {'does' if without == 1 else 'do'} not have"
-        return f"Scores are not probabilities on these data: {have} exactly one relevant candidate"
-    if not facts["rankers"] and not _calibrated(facts):
+    if facts["choices"]:
         return "Scores are not calibrated: too few lists have a choice among scored candidates"
-    if without:
-        return "A score is the probability of being chosen: each training and validation list has one choice"
-    return f"A score is the probability of being chosen: each of {lists:,} lists has one choice"
-
-
-def _calibrated(facts: Facts) -> bool:
-    """Return whether the bundle has temperatures; reports of earlier versions have measured all."""
-    return bool(facts.get("calibrated", facts["rankers"]))
-
-
-def _left_out(facts: Facts) -> str:
-    """Return the exception of the test lists that have no choice, or several; empty where there are none."""
-    without = facts["without_choice"]
-    return f", except {without:,} test lists, which are not measured here" if without else ""
-
-
-def top_sentence(ranker: Facts) -> str:
-    """Return the best candidate's stated probability, and how often it was chosen."""
-    stated, share = ranker["top"]["score"], ranker["top"]["chosen"]
-    return f"the first candidate has probability {stated:.3f} on average and is chosen in {share:.3f} of lists"
-
-
-def gain_sentence(ranker: Facts) -> str:
-    """Return how the temperature changes the likelihood of unseen choices, or why it is 1."""
-    if ranker["temperature"] == 1.0:
-        return "The temperature is 1: a fitted one does not make the choices of held-out validation lists more likely."
-    gain = ranker["log_probability"]["gain"]
-    verdict = verdict_of(gain["low"], gain["high"])
-    text = f"changes the log-probability of a choice by {gain['mean']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
-    return f"The temperature {text}: {verdict}."
-
-
-def chance_sentence(facts: Facts) -> str:
-    """Return whether the error exceeds that of right probabilities; empty in reports of earlier versions."""
-    if "p" not in facts:
-        return ""
-    high = f"{facts['by_chance']['high']:.4f}"
-    if facts["p"] > LEVEL:
-        return f" The error is not significant: right probabilities have up to {high} by chance."
-    return f" The error is significant: right probabilities have up to {high} by chance, p = {facts['p']:.3f}."
+    have = f"{without:,} of {lists:,} lists {'does' if without == 1 else 'do'} not have"
+    return f"Scores are not probabilities on these data: {have} exactly one relevant candidate"
 
 
 def ranker_name(ranker: str, names: Mapping[str, str]) -> str:
@@ -139,11 +121,10 @@ def ranker_name(ranker: str, names: Mapping[str, str]) -> str:
     return names.get(ranker, ranker.upper())
 
 
-def _error(facts: Facts) -> str:
-    """Format the error with what chance explains; reports of earlier versions lack the latter."""
-    if "p" not in facts:
-        return f"{facts['ece']:.4f}"
-    return f"{facts['ece']:.4f} (by chance up to {facts['by_chance']['high']:.4f}, p {facts['p']:.3f})"
+def reliability_text(facts: Facts) -> str:
+    """Return whether probabilities can be trusted, by their error beside that of chance."""
+    trusted = "can be trusted" if facts["p"] > LEVEL else "have an error beyond chance"
+    return f"probabilities {trusted}: ECE {facts['ece']:.4f}, chance alone gives up to {facts['by_chance']['high']:.4f}"
 
 
 def _monotone(report: Facts) -> list[PageSection]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +11,13 @@ from listwright.ranking.errors import RecipeError
 from listwright.training.data.sources import is_index
 
 FORMATS = (".parquet", ".csv")
+
+COLUMNS = ("rank", "score", "first_stage_score", "strategy")
+"""Columns that scoring adds, before a prefix."""
+
+PROBABILITY = "probability"
+"""Column that scoring adds where it is asked for."""
+
 PART_ROWS = 100_000
 """Rows of a part, besides the rest of its last list; finished parts survive an interruption."""
 
@@ -29,6 +36,8 @@ class Job:
         columns: Names of the data's columns to write beside them; None for all that are no features.
         with_features: Whether to write the features, too; only without ``columns``.
         part_rows: Number of rows of a part; see :func:`listwright.training.scoring.run.parts`.
+        probability: Whether to add the probabilities of being relevant.
+        weights: Weight of each goal, as in a request; None for those of the bundle.
     """
 
     bundle: Path
@@ -40,6 +49,13 @@ class Job:
     columns: Sequence[str] | None = None
     with_features: bool = False
     part_rows: int = PART_ROWS
+    probability: bool = False
+    weights: Mapping[str, float] | None = None
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Names of the columns that scoring adds, without the prefix."""
+        return (*COLUMNS, PROBABILITY) if self.probability else COLUMNS
 
     def written(self, names: Sequence[str], features: Sequence[str], qid: str) -> list[str]:
         """Return the columns of the data to write, in the order of the data or of the option.

@@ -31,7 +31,7 @@ from listwright.training.data.tables.frames import index_note, listed
 from listwright.training.job_folder import WorkerStoppedError, disk_full_as_data_error, job_folder
 from listwright.training.scoring.frames import FileRows, RowRange, batches, files_of
 from listwright.training.scoring.job import PART_ROWS, Job, ScoreResult, unnamed
-from listwright.training.scoring.worker import COLUMNS, FULL, SIZES, rows_file, score_part, size_file
+from listwright.training.scoring.worker import FULL, SIZES, rows_file, score_part, size_file
 
 
 def run(
@@ -156,7 +156,7 @@ def _check_names(job: Job, names: Sequence[str], written: Sequence[str]) -> None
     for name in written:
         if name not in names:
             raise RecipeError(f"--columns {name}: {job.data} has no such column: check it, or leave --columns out")
-    doubles = [job.prefix + name for name in COLUMNS if job.prefix + name in written]
+    doubles = [job.prefix + name for name in job.added if job.prefix + name in written]
     if doubles:
         raise RecipeError(f"{job.data} has a column {doubles[0]!r} already: say --prefix new_ for new_rank …")
 
@@ -184,8 +184,13 @@ def inputs(job: Job) -> tuple[Manifest, dict[str, object]]:
     Raises:
         BundleError: if there is no such bundle.
         DataError: if there are no such data.
+        RecipeError: if the bundle lacks the probabilities or goals that are asked for.
     """
     manifest = bundle.read_manifest(job.bundle)
+    if job.probability and manifest.probability is None and not manifest.temperatures:
+        raise RecipeError(f"--probability: {job.bundle} states no probabilities: leave it out, or fit the bundle again")
+    if job.weights is not None and manifest.goals is None:
+        raise RecipeError(f"--weights: {job.bundle} has one goal: leave them out, or fit one with --goal")
     return manifest, _facts(job, manifest)
 
 

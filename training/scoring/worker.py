@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,10 +27,7 @@ from listwright.training.data.cells import codes_in, is_text, is_usable, names_i
 from listwright.training.data.memory import read_unjudged, rounding
 from listwright.training.job_folder import disk_full_as_data_error, write_json
 from listwright.training.scoring.frames import ARROW, RowRange, columns_to_read, read
-from listwright.training.scoring.job import Job
-
-COLUMNS = ("rank", "score", "first_stage_score", "strategy")
-"""Columns that scoring adds, before a prefix."""
+from listwright.training.scoring.job import COLUMNS, PROBABILITY, Job
 
 BLOCK_ROWS = 20_000
 """Rows that the first stage scores at a time: few enough to be in the cache when their lists are ranked."""
@@ -58,10 +55,11 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     served = load_bundle(str(job.bundle))
     rows = read(ranges, columns_to_read(served.manifest.feature_schema, qid, job.columns))
     schema = served.manifest.feature_schema
-    scored, counts = rank_rows(rows, served, qid, strategy=job.strategy, prefix=job.prefix)
+    options: dict[str, Any] = {"strategy": job.strategy, "probability": job.probability, "weights": job.weights}
+    scored, counts = rank_rows(rows, served, qid, prefix=job.prefix, **options)
     lists = int((scored[job.prefix + "rank"] == 1).sum())
     written = job.written(rows.columns, schema.names, qid)
-    scored = scored.select(by_name([*written, *(job.prefix + name for name in COLUMNS)]))
+    scored = scored.select(by_name([*written, *(job.prefix + name for name in job.added)]))
     path = part_file(Path(folder), number)
     with disk_full_as_data_error(path.parent, FULL):
         scored.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
@@ -92,15 +90,22 @@ def _import_lightgbm() -> None:
 
 
 def rank_rows(
-    rows: pl.DataFrame, model: Bundle, qid: str, *, strategy: str = "auto", prefix: str = ""
+    rows: pl.DataFrame,
+    model: Bundle,
+    qid: str,
+    *,
+    prefix: str = "",
+    probability: bool = False,
+    **options: Any,
 ) -> tuple[pl.DataFrame, Int[np.ndarray, "2 J"]]:
     """Return the rows with four more columns: ``rank`` from 1, ``score``, ``first_stage_score``, and the ``strategy``.
 
     Args:
         rows: Rows of whole lists.
         qid: Column with the query id.
-        strategy: Ranker, as in a request.
         prefix: Prefix of the names of the added columns.
+        probability: Whether a fifth column has the candidates' probabilities of being relevant, or chosen.
+        options: Strategy and weights, as of :meth:`listwright.ranking.reranker.Reranker.rerank`.
 
     Returns:
         The rows in their order. Scores are those of ``POST /rerank`` to the bit: ``score`` is the candidate's share of
@@ -110,15 +115,20 @@ def rank_rows(
     Raises:
         SchemaMismatchError: if a feature is not there, or text stands where numbers were fitted.
         UnknownStrategyError: if the bundle has no such strategy.
-        ScoringError: if a stage fails: an earlier stage's answer must not pass for its.
+        ScoringError: if a stage fails: an earlier stage's answer must not pass for its; if a list has no probabilities.
     """
     # arrays alone: kept rankings would be garbage to look at
     orders, scores, first_scores, strategies = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[str]()
+    probabilities = list[np.ndarray]()
     lists = lists_of(rows, model.manifest.feature_schema, qid)
     _, offsets, order, qids = lists
-    for ranking in rankings_of(lists, model.reranker, strategy):
-        if ranking.degraded:
+    for ranking in rankings_of(lists, model.reranker, probability=probability, **options):
+        if ranking.reason is not None:
             raise ScoringError(f"query {qids[len(orders)]}: {ranking.reason}")
+        if ranking.probability is not None:
+            probabilities.append(ranking.probability)
+        elif probability:
+            raise ScoringError(f"query {qids[len(orders)]}: strategy {ranking.route.strategy} is not calibrated")
         orders.append(ranking.order)
         scores.append(finite_scores(ranking.relevance, ranking.order))
         first_scores.append(ranking.first_stage_scores)
@@ -132,11 +142,13 @@ def rank_rows(
         pl.Series(np.concatenate(scores)),
         pl.Series(np.concatenate(first_scores), nan_to_null=True),
         pl.Series(strategies, dtype=pl.String).gather(list_of),
+        *([pl.Series(np.concatenate(probabilities))] if probability else ()),
     ]
     if order is not None:
         place = np.argsort(order)
         columns = [column.gather(place) for column in columns]
-    added = rows.with_columns(column.alias(prefix + name) for name, column in zip(COLUMNS, columns, strict=True))
+    names = (*COLUMNS, PROBABILITY)
+    added = rows.with_columns(column.alias(prefix + name) for name, column in zip(names, columns, strict=False))
     return added, count_categories(lists.codes(model.manifest.feature_schema))
 
 
@@ -187,13 +199,16 @@ class _Block(NamedTuple):
     bounds: list[int]
 
 
-def rankings_of(lists: PartLists, reranker: Reranker, strategy: str) -> Iterator[Ranking]:
-    """Yield each list's ranking. The first stage scores a block at once where it scores each row alone."""
+def rankings_of(lists: PartLists, reranker: Reranker, **options: Any) -> Iterator[Ranking]:
+    """Yield each list's ranking, with options of :meth:`listwright.ranking.reranker.Reranker.rerank`.
+
+    The first stage scores a block at once where it scores each row alone.
+    """
     for rows, bounds in lists.blocks():
         first_scores = reranker.first_stage_scores(rows)
         for begin, end in pairwise(bounds):
             scores = None if first_scores is None else first_scores[begin:end]
-            yield reranker.rerank(CandidateList(rows[begin:end]), strategy=strategy, first_stage_scores=scores)
+            yield reranker.rerank(CandidateList(rows[begin:end]), first_stage_scores=scores, **options)
 
 
 def lists_of(rows: pl.DataFrame, schema: FeatureSchema, qid: str) -> PartLists:

@@ -3,7 +3,7 @@
 ==================  ================================================================================
 ``shards.json``     written last: sizes and SHA-256 of all files, and the source's facts
 ``rows-00001.f32``  float32, row by row; as wide as the widest row in it
-``rows-00001.npz``  labels, list lengths, query ids, and weights if there are some
+``rows-00001.npz``  labels, list lengths, query ids, and weights and goals if there are some
 ==================  ================================================================================
 
 The folder is written under another name, so that what has its name is whole. Rows are read and not mapped: a file that
@@ -15,9 +15,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,9 @@ SHARD_BYTES = 2**28
 
 FACTS, STATE = "shards.json", "state.json"
 
+_GOAL = "goal "
+"""Beginning of the name of a goal's array."""
+
 _AGAIN = "delete the folder, and the same command makes it again"
 
 
@@ -48,6 +52,7 @@ class QueryBlock(NamedTuple):
         lengths: ``(N,)`` numbers of rows of the queries.
         qids: N query ids.
         weights: ``(R,)`` weights of the rows; None: all alike.
+        goals: ``(R,)`` values of each goal besides the label, by name.
     """
 
     features: Float[np.ndarray, "R D"]
@@ -55,6 +60,7 @@ class QueryBlock(NamedTuple):
     lengths: Int[np.ndarray, " N"]
     qids: Sequence[str]
     weights: Float[np.ndarray, " R"] | None = None
+    goals: Mapping[str, Float[np.ndarray, " R"]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class Stored:
         offsets: ``(N + 1,)`` int64.
         qids: N query ids.
         weights: ``(R,)`` weights of the rows; None: all alike.
+        goals: ``(R,)`` values of each goal besides the label, by name.
         facts: Facts of the data from the writer.
     """
 
@@ -75,6 +82,7 @@ class Stored:
     offsets: Int[np.ndarray, " O"]
     qids: tuple[str, ...]
     weights: Float[np.ndarray, " R"] | None
+    goals: Mapping[str, Float[np.ndarray, " R"]]
     facts: dict[str, Any]
 
 
@@ -189,6 +197,8 @@ class ShardWriter:
         weights = [block.weights for block in blocks if block.weights is not None]
         if weights:
             arrays["weights"] = np.concatenate(weights)
+        for name in blocks[0].goals:
+            arrays[_GOAL + name] = np.concatenate([block.goals[name] for block in blocks])
         with beside.open("wb") as file:
             np.savez(file, **arrays)
             file.flush()
@@ -251,6 +261,11 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         qids=tuple(qid for arrays in beside for qid in json.loads(arrays["qids"].tobytes())),
         weights=np.concatenate([arrays["weights"] for arrays in beside]) if "weights" in beside[0] else None,
+        goals={
+            name.removeprefix(_GOAL): np.concatenate([arrays[name] for arrays in beside])
+            for name in beside[0]
+            if name.startswith(_GOAL)
+        },
         facts=whole["facts"],
     )
 

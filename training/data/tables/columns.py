@@ -28,8 +28,6 @@ WHOLE_LABEL = f"expected a relevance label, a whole number from 0 to {MAX_LABEL}
 
 Kind = Literal["numbers", "booleans", "text", "times"]
 
-WEIGHT = "expected a weight, a finite number from 0"
-
 
 def grouped(column: pl.Series, fault: Fault) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " O"], tuple[str, ...]]:
     """Return the row order that brings queries together, their offsets and ids, by first appearance.
@@ -75,11 +73,24 @@ def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
     Raises:
         DataError: if a weight is missing, text, negative or infinite.
     """
+    return _amounts(column, fault, "a weight")
+
+
+def goal_values(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
+    """Return the value of each row for a goal besides the label.
+
+    Raises:
+        DataError: if a value is missing, text, negative or infinite.
+    """
+    return _amounts(column, fault, "the value of a goal")
+
+
+def _amounts(column: pl.Series, fault: Fault, what: str) -> Float[np.ndarray, " R"]:
     values = floats(numbers_in(column, booleans=True))
     bad = ~((values >= 0.0) & np.isfinite(values))
     if bad.any():
         row = int(np.argmax(bad))
-        raise fault(column, f"{WEIGHT}; found {column[row]!r}", row)
+        raise fault(column, f"expected {what}, a finite number from 0; found {column[row]!r}", row)
     return np.array(values, dtype=np.float64)
 
 

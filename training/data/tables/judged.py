@@ -20,6 +20,9 @@ KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
 
 
+_ORDER_STAYS = ("exclude", "cutoff", "cutoff exclude")
+"""Actions of rules, as ``listwright join`` writes them, that leave the order of the others."""
+
 JUDGED = "*.parquet"
 """Pattern of the names of files in a folder of judged rows."""
 
@@ -57,7 +60,7 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     if split.by == "time" and split.column is None:
         split = split.model_copy(update={"column": metadata["time"]})
     qid, label = spec.qid or metadata["qid"], spec.label or metadata["label"]
-    known_columns = {*features, qid, label, spec.weight, split.column, *spec.categorical, *spec.ignore}
+    known_columns = {*features, qid, label, spec.weight, split.column, *spec.goals, *spec.categorical, *spec.ignore}
     columns = pl.read_parquet_schema(path_of(sources[0]))
     others = tuple(name for name in columns if name not in known_columns)
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
@@ -84,7 +87,8 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
         with_rules: Whether to include rows of lists whose order rules have changed; exclusions alone leave the order.
 
     Returns:
-        A lazy frame of some of the columns, by these names.
+        A lazy frame of some of the columns, by these names. Behind the name of a bundle of several goals stand the
+        weights that ordered the list.
 
     Raises:
         DataError: if there is nothing to read, a column is missing, the file is no Parquet, or shown candidates are
@@ -116,7 +120,10 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
     if not collected(rows.select(pl.len()), path).item():
         raise DataError(path, "has no rows")
     if not with_rules and (rules := prefix + "rules") in there:
-        rows = rows.filter(pl.col(rules).is_null() | (pl.col(rules) == "exclude"))
+        rows = rows.filter(pl.col(rules).is_null() | pl.col(rules).is_in(_ORDER_STAYS))
+    if "bundle" in names and (weights := prefix + "weights") in there:
+        served_by = pl.col(names["bundle"])
+        rows = rows.with_columns(pl.coalesce(pl.concat_str(served_by, pl.lit(" "), weights), served_by))
     return rows.select(pl.col(column).alias(name) for name, column in names.items())
 
 

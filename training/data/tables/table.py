@@ -43,6 +43,7 @@ from listwright.training.data.tables.columns import (
     encoded,
     feature_of,
     floats,
+    goal_values,
     grouped,
     kind_of,
     row_weights,
@@ -194,7 +195,7 @@ def _read_splits(
     for path in files.values():
         check_table(path)
     digest, ignore = _digest(spec, files.values()), frozenset(spec.ignore)
-    known_columns = frozenset(map(str, (spec.qid, spec.label, spec.weight, spec.position, *spec.categorical)))
+    known_columns = frozenset(map(str, (*_special_columns(spec), *spec.categorical)))
 
     def tables(read: Callable[..., Table]) -> dict[str, Table]:
         whole = [read(path) for path in files.values()]
@@ -262,8 +263,13 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
         for name, option in ((spec.weight, "--weight"), (spec.position, "--position")):
             if name is not None:
                 table.find_column(name, option)
-        for name in spec.categorical:
-            table.find_column(name, "--categorical")
+        for option, names in (("--categorical", spec.categorical), ("--goal", spec.goals)):
+            for name in names:
+                table.find_column(name, option)
+    others = {*_special_columns(spec.model_copy(update={"goals": ()})), *spec.categorical, *spec.ignore}
+    for number, name in enumerate(spec.goals):
+        if name in others or name in spec.goals[:number]:
+            raise RecipeError(f"--goal {name}: another option or goal names that column already: leave one out")
     if spec.split.by != "random":
         tables[0].find_column(spec.split.column, _OPTION[spec.split.by])
     for name in spec.ignore:
@@ -310,17 +316,21 @@ def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Prog
 
 
 def _feature_columns(spec: TableData, table: Table) -> list[str]:
-    others = {spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.ignore}
-    others.update(_unnamed(spec, table))
+    others = {*_special_columns(spec), *spec.ignore, *_unnamed(spec, table)}
     columns = [name for name in table.frame.columns if name not in others]
     if not columns:
         raise DataError(table.path, f"has no feature columns besides {spec.qid!r} and {spec.label!r}")
     return columns
 
 
+def _special_columns(spec: TableData) -> tuple[str | None, ...]:
+    """Return the columns that have another meaning than a feature's; None for one that is not used."""
+    return spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.goals
+
+
 def _unnamed(spec: TableData, table: Table) -> list[str]:
     """Return the columns without a name that no option names."""
-    columns = (spec.qid, spec.label, spec.weight, spec.position, spec.split.column, *spec.categorical, *spec.ignore)
+    columns = (*_special_columns(spec), *spec.categorical, *spec.ignore)
     return [name for name in table.frame.columns if is_index(name) and name not in columns]
 
 
@@ -341,7 +351,8 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
     weights = weights_of(spec, table, order, labels, offsets)
     none = np.broadcast_to(np.float32(0.0), (len(order), 1))
     schema = FeatureSchema(features=(Feature(name="none yet"),))
-    return order, Dataset(none, labels, offsets, qids, schema, weights=weights)
+    goals = {name: goal_values(frame[name], table.fault)[order] for name in spec.goals}
+    return order, Dataset(none, labels, offsets, qids, schema, weights=weights, goals=goals)
 
 
 def _feature(
@@ -578,7 +589,7 @@ def stream_into(
     Args:
         writer: Writer that goes on behind its last whole shard.
         columns: Feature columns.
-        dataset: Labels, lists, ids and weights of all rows; its features are not looked at.
+        dataset: Labels, lists, ids, weights and goals of all rows; its features are not looked at.
         schema: Schema of the features.
         fault: Function that creates the error for a wrong value.
         task: Report of the rows written.
@@ -594,7 +605,8 @@ def stream_into(
             count = rows.stop - rows.start
             weights = None if dataset.weights is None else dataset.weights[rows]
             lengths, qids = dataset.lengths[begin:end], dataset.qids[begin:end]
-            writer.add(QueryBlock(held[:count], dataset.labels[rows], lengths, qids, weights), rows.stop)
+            goals = {name: values[rows] for name, values in dataset.goals.items()}
+            writer.add(QueryBlock(held[:count], dataset.labels[rows], lengths, qids, weights, goals), rows.stop)
             held, first = held[count:], rows.stop
         rest = held.copy()
         task.reach(first)

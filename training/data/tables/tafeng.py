@@ -58,6 +58,11 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
         One row a candidate, by day, customer and product: ``visit``, the query; ``day``; ``bought``, 0 or 1; and 26
         features. Prices are those of one piece.
     """
+    return table_with_spent(transactions).drop("spent")
+
+
+def table_with_spent(transactions: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of :func:`ranking_table` with ``spent``, what the visit paid for all pieces of the candidate."""
     subclasses = transactions.sort("day", "subclass").group_by("product").agg(pl.first("subclass"))
     bought = (
         transactions.group_by("customer", "day", "product", maintain_order=True)
@@ -89,7 +94,7 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
     of_subclass = past.group_by("visit", "subclass", maintain_order=True).agg(
         times_subclass_bought=pl.len(), days_since_subclass_bought=pl.col("ago").min()
     )
-    in_visit = bought.select("customer", "day", "product", bought=pl.lit(1))
+    in_visit = bought.select("customer", "day", "product", bought=pl.lit(1), spent="paid")
     baskets = past.group_by("visit", maintain_order=True).agg(mean_basket=pl.len() / pl.col("before").n_unique())
     sales = _sales(bought, visits["day"].unique().sort())
     best = sales.sort("day", "buyers_14", "product", descending=[False, True, False])
@@ -104,7 +109,7 @@ def ranking_table(transactions: pl.DataFrame) -> pl.DataFrame:
         .join(baskets, on="visit")
         .join(sales, on=["day", "product"], how="left")
         .join(in_visit, on=["customer", "day", "product"], how="left")
-        .with_columns(pl.col("bought", "times_bought", "times_subclass_bought").fill_null(0))
+        .with_columns(pl.col("bought", "spent", "times_bought", "times_subclass_bought").fill_null(0))
         .with_columns(
             weekday=pl.col("day").dt.weekday(),
             price_over_mean=pl.col("price_now") / pl.col("mean_price"),

@@ -60,6 +60,9 @@ QID, LABEL, TIME = "query_id", "label", "served_at"
 _RECORD, _OBJECT = " record", " object"
 """Internal columns, with names that no other column has."""
 
+_OF_RECORDS = ("bundle", "strategy", "unit", "experiment", "arm", "intervention", "propensity", "rules", "weights")
+"""Columns with one value for each record."""
+
 _LEADING = (QID, "candidate_id", "position", LABEL)
 _TRAILING = (
     "score",
@@ -76,6 +79,7 @@ _TRAILING = (
     "swapped",
     "rules",
     "rule",
+    "weights",
 )
 
 DONE = "done.json"
@@ -569,10 +573,7 @@ def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.Da
         pl.col("record").alias(_RECORD),
         pl.col(QID).alias(prefix + QID),
         pl.col(TIME).dt.replace_time_zone("UTC").alias(prefix + TIME),
-        *(
-            pl.col(name).alias(prefix + name)
-            for name in ("bundle", "strategy", "unit", "experiment", "arm", "intervention", "propensity", "rules")
-        ),
+        *(pl.col(name).alias(prefix + name) for name in _OF_RECORDS),
     )[record]
     ids = records.filter(pl.col("length") > 0)["shown"].explode()
     return spread.with_columns(

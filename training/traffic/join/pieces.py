@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -46,6 +47,7 @@ PIECE_SCHEMA: dict[str, Any] = {
     "propensity": pl.Float64(),
     "rules": pl.String(),
     "rule": pl.List(pl.String()),
+    "weights": pl.String(),
     "length": pl.Int64(),
 }
 """Schema of a piece. ``shown`` holds the ids as shown, ``features`` and scores these candidates' bytes in that order.
@@ -196,6 +198,7 @@ def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, 
         None if intervention is None else list(intervention.places),
         None if intervention is None else intervention.propensity,
         *_rules(record, order),
+        None if record.weights is None else json.dumps(record.weights),
         len(order),
     )
 

@@ -82,7 +82,9 @@ def _is_same(record: ServedRecord, model: Bundle) -> bool:
     specialist = None if record.route is None else _specialist(record.route)
     candidates = CandidateList(record.features)
     strategy = record.strategy if specialist is None else "srm"
-    ranking = model.reranker.rerank(candidates, strategy=strategy, specialist=specialist, routing=False)
+    ranking = model.reranker.rerank(
+        candidates, strategy=strategy, specialist=specialist, routing=False, weights=record.weights
+    )
     return (
         _bits(ranking.scores) == _bits(record.scores)
         and _bits(ranking.first_stage_scores) == _bits(record.first_stage_scores)

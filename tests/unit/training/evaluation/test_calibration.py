@@ -1,15 +1,18 @@
 """Temperatures that are planted and found again, and calibration errors that can be checked by hand."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.features import Feature, FeatureSchema
-from listwright.ranking.order import rank_by_score
+from listwright.ranking.order import rank_by_score, relevance
+from listwright.ranking.probability import Calibration
 from listwright.ranking.reranker import Reranker
 from listwright.training.data.dataset import Dataset, Splits
+from listwright.training.evaluation import reliability as measure
 from listwright.training.evaluation.calibration import (
     FEWEST_LISTS,
     ListOutcome,
@@ -19,11 +22,17 @@ from listwright.training.evaluation.calibration import (
     temperatures,
     without_choice,
 )
-from listwright.training.reporting.measures import scores as measure
-from listwright.training.reporting.measures.scores import calibration, reliability
-from listwright.training.reporting.score_sections import calibration_title, gain_sentence, score_lines
+from listwright.training.evaluation.reliability import StatedProbabilities
+from listwright.training.reporting.measures.scores import measure_scores, reliability
+from listwright.training.reporting.score_sections import calibration_title, score_lines, score_sections
 
 LENGTH = 5
+
+
+def calibration(outcomes, temperature, weights):
+    stated = np.concatenate([relevance(choice.scores, temperature) for choice in outcomes])
+    chosen = np.concatenate([np.arange(len(choice.scores)) == choice.place for choice in outcomes])
+    return StatedProbabilities(np.array([len(choice.scores) for choice in outcomes]), stated, chosen, weights).facts()
 
 
 def planted(lists, temperature, seed=0, scale=1.0):
@@ -86,16 +95,12 @@ def test_the_error_counts_lists_by_their_weights():
 
 
 @pytest.mark.parametrize("place", range(LENGTH))
-def test_equal_scores_share_the_first_place_and_a_bin(place):
+def test_equal_scores_share_a_bin(place):
     """Two of each list are best, and one of them or none is chosen: where the chosen row stands says nothing."""
     scores = np.log([4.0, 4.0, 1.0, 1.0, 1.0])
     turned = [np.roll(scores, place - (0 if n % 2 else 2)) for n in range(60)]  # the chosen one always stands here
-    (found,) = reliability(
-        ByHand({"first_stage": 1.0}),
-        Splits(*[dataset([ListOutcome(n, row, place) for n, row in enumerate(turned)])] * 3, "x"),
-    )["rankers"]
-    assert found["top"]["chosen"] == pytest.approx(0.25), "half of the lists, by one chance in two"
-    bins = np.array(found["after"]["bins"])
+    data = dataset([ListOutcome(n, row, place) for n, row in enumerate(turned)])
+    bins = np.array(reliability(ByHand({"first_stage": 1.0}), data)["stated"][-1]["bins"])
     assert bins[:, :3] == pytest.approx(np.array([[180, 1 / 11, 1 / 6], [120, 4 / 11, 1 / 4]]), abs=1e-6)
 
 
@@ -125,17 +130,6 @@ def test_right_probabilities_are_called_wrong_as_often_as_is_said(monkeypatch, l
     assert np.count_nonzero(found <= 0.05) <= 12
 
 
-def test_choices_are_drawn_from_the_probabilities():
-    """Of lists of different lengths, by their weights: the mean of the drawn choices is the mean of what is said."""
-    rng = np.random.default_rng(3)
-    found = [ListOutcome(n, rng.normal(size=2 + n % 7), 0) for n in range(50)]
-    weights = rng.uniform(0.0, 2.0, 50)
-    flat = measure._flat(found, 1.0, weights)
-    bins = np.arange(len(flat.probability))  # each candidate has a bin of its own
-    drawn = measure._errors_by_chance(flat._replace(bin=bins), np.zeros(len(bins)), np.ones(len(bins)), weights)
-    assert drawn * len(bins) == pytest.approx(np.full(len(drawn), weights.sum()), rel=1e-9), "one choice of each list"
-
-
 SCALES = [1.0, 1e-9, 1e9]
 
 
@@ -152,6 +146,7 @@ def test_equal_scores_have_no_temperature_whatever_they_are(scale, value):
 
 
 SCHEMA = FeatureSchema(features=(Feature(name="x"),))
+RECIPE = SimpleNamespace(first_stage=None)
 
 
 def dataset(found):
@@ -165,16 +160,22 @@ class ByHand(Reranker):
     """A bundle whose first stage scores by the one feature, and whose second stage scores the best three only."""
 
     def __init__(self, temperatures=None):
-        self.manifest = type("M", (), {"strategies": ("qilcm", "first_stage"), "temperatures": temperatures or {}})
+        facts = {"strategies": ("qilcm", "first_stage"), "strategy": "qilcm", "probability": None}
+        self.manifest = type("M", (), facts)
+        self.calibration = Calibration(temperatures) if temperatures else None
 
-    def rerank(self, candidates, *, strategy):
+    def rerank(self, candidates, *, strategy, probability=False):
         first = candidates.features[:, 0].astype(np.float64)
         order = rank_by_score(first)
         scores = first.copy()
         if strategy == "qilcm":
             scores *= 10.0
             scores[order[3:]] = np.nan
-        return Ranking(order, scores, scores, first, "second_stage", Route(strategy, "caller"))
+        ranking = Ranking(order, scores, scores, first, "second_stage", Route(strategy, "caller"))
+        if probability:
+            stated = self.calibration.probabilities(candidates.features, scores, first, strategy)
+            ranking = dataclasses.replace(ranking, probability=stated)
+        return ranking
 
 
 def test_a_choice_below_the_cutoff_is_left_out():
@@ -185,23 +186,6 @@ def test_a_choice_below_the_cutoff_is_left_out():
     assert [choice.query for choice in looked_at] == [choice.query for choice in kept], "nor a list of one"
     assert {len(choice.scores) for choice in looked_at} == {3}
     assert len(choices(ByHand(), data, "first_stage")) == 100
-
-
-def test_the_report_tells_a_temperature_that_was_not_taken():
-    data = dataset(planted(30, 1.0, seed=2))
-    splits = Splits(data, data, data, "x")
-    fitted = temperatures(ByHand(), splits)
-    assert fitted["first_stage"] == 1.0
-    facts = reliability(ByHand(fitted), splits)
-    found = next(ranker for ranker in facts["rankers"] if ranker["ranker"] == "first_stage")
-    assert found["before"] == found["after"]
-    assert gain_sentence(found) != gain_sentence({**found, "temperature": 1.4})
-    names = {"first_stage": "LightGBM", "qilcm": "QILCM"}
-    taken = {**facts, "rankers": [{**found, "temperature": 1.4}]}
-    not_taken, other = (
-        list(score_lines({"calibration": each}, names))[-1] for each in ({**facts, "rankers": [found]}, taken)
-    )
-    assert not_taken.split(":")[0] == f"{other.split(':')[0].replace('1.4', '1')} (a fitted one is no better)"
 
 
 def test_every_strategy_has_its_own_temperature():
@@ -226,8 +210,8 @@ def test_labels_are_choices_where_every_training_and_validation_list_has_one(lab
     for splits in (Splits(other, data, data, "x"), Splits(data, other, data, "x")):
         assert not are_choices(splits)
         assert temperatures(ByHand(), splits) == {}
-        found = reliability(ByHand({"first_stage": 1.0}), splits)
-        assert (found["choices"], found["rankers"], found["without_choice"]) == (False, [], 1)
+        found = measure_scores(ByHand(), RECIPE, splits)["calibration"]
+        assert found == {"choices": False, "lists": 120, "without_choice": 1}
         assert calibration_title(found) == (
             "Scores are not probabilities on these data: 1 of 120 lists does not have exactly one relevant candidate"
         )
@@ -238,28 +222,32 @@ def test_test_labels_do_not_decide_whether_temperatures_are_fitted(labels):
     data = dataset(planted(400, 2.0))
     whole, other = (Splits(data, data, test, "x") for test in (data, without_a_choice(data, labels)))
     assert temperatures(ByHand(), other) == temperatures(ByHand(), whole) != {}
-    found = reliability(ByHand({"first_stage": 2.0}), other)
-    assert (found["choices"], found["lists"], found["without_choice"]) == (True, 1200, 1)
-    assert [ranker["lists"] for ranker in found["rankers"]] == [399], "the list without a choice is left out"
-    assert calibration_title(found) != calibration_title(reliability(ByHand({"first_stage": 2.0}), whole))
+    found = measure_scores(ByHand({"first_stage": 2.0}), RECIPE, other)
+    assert found["calibration"] == {"choices": True, "lists": 1200, "without_choice": 1}
+    assert found["probability"]["answering"] == "first_stage", "the default ranker is not calibrated"
 
 
-def test_a_test_split_without_choices_is_not_called_uncalibrated():
+def test_choices_without_a_temperature_are_called_uncalibrated():
     data = dataset(planted(40, 1.0))
-    splits = Splits(data, data, dataclasses.replace(data, labels=np.ones_like(data.labels)), "x")
-    (calibrated, bare) = (reliability(ByHand(fitted), splits) for fitted in ({"first_stage": 2.0}, {}))
-    assert (calibrated["rankers"], calibrated["calibrated"], bare["calibrated"]) == ([], True, False)
-    assert "probability" in calibration_title(calibrated)
-    assert "not calibrated" in calibration_title(bare)
+    found = measure_scores(ByHand(), RECIPE, Splits(data, data, data, "x"))
+    assert "probability" not in found
+    assert "not calibrated" in score_sections({"details": found, "rankers": {}})[0].title
+    earlier = {"calibration": {**found["calibration"], "rankers": [{}]}}
+    assert score_sections({"details": earlier, "rankers": {}}) == []
 
 
 def test_what_is_reported_is_what_the_temperature_does():
-    data = dataset(planted(1000, 2.0, seed=1))
-    (found,) = reliability(ByHand({"first_stage": 2.0}), Splits(data, data, data, "x"))["rankers"]
-    said = found["log_probability"]
-    assert said["even"] == pytest.approx(-np.log(LENGTH))
-    assert said["after"] > said["even"]
-    assert said["gain"]["mean"] == pytest.approx(said["after"] - said["before"])
-    assert said["gain"]["low"] > 0.0
-    assert found["after"]["ece"] < found["before"]["ece"]
-    assert found["top"]["score"] == pytest.approx(found["top"]["chosen"], abs=0.05)
+    found = reliability(ByHand({"first_stage": 2.0, "qilcm": 20.0}), dataset(planted(1000, 2.0, seed=1)))
+    base, before, *_ = found["stated"]
+    after = {row["by"]: row for row in found["stated"]}["qilcm"]
+    assert (found["lists"], found["answering"], found["rival"], before["by"]) == (None, "qilcm", *2 * ["undivided"])
+    assert base["log_loss"] == pytest.approx(-(np.log(1 / LENGTH) + (LENGTH - 1) * np.log(1 - 1 / LENGTH)) / LENGTH)
+    assert after["log_loss"] < base["log_loss"]
+    assert after["over_rival"]["mean"] == pytest.approx(after["log_loss"] - before["log_loss"])
+    assert after["over_rival"]["high"] < 0.0
+    assert after["ece"] < before["ece"]
+    assert (before["temperature"], after["temperature"]) == (None, 20.0)
+    (line,) = score_lines({"probability": found}, {})
+    (section,) = score_sections({"details": {"probability": found}, "rankers": {"qilcm": "QILCM"}})
+    assert line.startswith(section.title)
+    assert f"{before['log_loss']:.4f}" in line

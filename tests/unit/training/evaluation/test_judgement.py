@@ -268,7 +268,7 @@ def test_a_text_is_a_gate_or_an_error(words):
         )
         return
     assert gate == Gate(metric, float(number))
-    assert math.isfinite(gate.least)
+    assert math.isfinite(gate.bound)
 
 
 def gains_judged(gains, kinds=None, weights=None):

@@ -11,6 +11,7 @@ from listwright.training.data.dataset import fit_schema
 from listwright.training.data.shards import rows as stored_rows
 from listwright.training.data.shards.rows import Rows, in_memory
 from listwright.training.first_stage import boosting, lambdamart, relative
+from listwright.training.first_stage.pointwise import fit_pointwise
 from support.training.on_disk import on_disk
 from support.training.planted import SPEC, ranking_data
 
@@ -36,6 +37,12 @@ def test_model_and_scores_are_the_same(parts, monkeypatch, sampled):
     np.testing.assert_array_equal(scores[1], scores[0])
     scored = [lambdamart.scores_of(memory.model, train) for train, _ in parts]
     np.testing.assert_array_equal(scored[1], scored[0])
+
+
+def test_the_pointwise_model_is_the_same(parts):
+    memory, disk = (fit_pointwise(*both, seed=3, report=lambda *_: None) for both in parts)
+    assert disk.model == memory.model
+    np.testing.assert_array_equal(disk.train_scores, memory.train_scores)
 
 
 def test_folds_take_no_rows_into_memory(parts, monkeypatch):

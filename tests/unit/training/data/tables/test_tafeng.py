@@ -84,7 +84,8 @@ def by_hand(raw):
         rows = {}
         for product in sorted({*latest, *best}):
             times = own.get(product, [])
-            row = {"bought": int(product in basket), "times_bought": len(times)}
+            paid = basket[product][3] if product in basket else 0
+            row = {"bought": int(product in basket), "spent": paid, "times_bought": len(times)}
             if times:
                 row["days_since_bought"] = min(a for a, _, _ in times)
                 row["days_since_first_bought"] = max(a for a, _, _ in times)
@@ -112,6 +113,7 @@ def by_hand(raw):
 def test_the_table_is_what_plain_loops_give(raw, csv, tmp_path, monkeypatch):
     monkeypatch.setenv("LISTWRIGHT_CACHE", str(tmp_path / "cache"))
     table = pl.read_parquet(public.table_of("tafeng", str(csv), SILENT))
+    table = table.with_columns(tafeng.table_with_spent(as_read(raw))["spent"])
     wanted = by_hand(raw)
     assert len(wanted) > 100
     assert table["visit"].unique(maintain_order=True).to_list() == sorted(

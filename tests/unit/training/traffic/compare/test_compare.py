@@ -141,6 +141,18 @@ def test_rows_with_a_prefix_are_compared_and_rows_without_unseen_candidates_are_
         compare(path)
 
 
+@pytest.mark.nightly
+def test_arms_are_told_apart_by_the_weights_of_their_goals(traffic, tmp_path):
+    """Both arms may have one bundle: what differs is the weights, which lists of one goal lack."""
+    rows, path = pl.read_parquet(traffic["split", "same"]), tmp_path / "rows.parquet"
+    plain = compare(traffic["split", "same"])
+    weights = pl.when(pl.col("arm") != "control").then(pl.lit('{"margin": 0.3}'))
+    rows.with_columns(weights=weights).write_parquet(path)
+    found = compare(path)
+    assert found.bundles == (plain.bundles[0], f'{plain.bundles[1]} {{"margin": 0.3}}')
+    assert found.effects == plain.effects
+
+
 def test_what_is_needed_is_in_queries_beyond_those_there_are():
     (observed, worth) = needed_for(0.01, 1e-4, 1000.0, ConfidenceSequence(0.02))
     assert observed.fixed == pytest.approx(1000.0 * ((1.959964 + 0.841621) ** 2 - 1.0), rel=1e-4)

@@ -371,3 +371,10 @@ def test_rules_are_named_by_their_actions(joined):
     rows = pl.read_parquet(out)
     assert rows["rules"].to_list() == [None] * 4 + ["boost exclude pin"] * 3
     assert rows["rule"].to_list() == [None] * 4 + ["boost pin", None, "boost"]
+
+
+def test_weights_of_goals_are_json(joined):
+    records = [RECORDS[0], served_record(7, length=3, weights={"booked": 1.0, "margin": 0.25})]
+    _, out = joined(records, [event(7, 1)])
+    rows = pl.read_parquet(out)
+    assert rows["weights"].to_list() == [None] * 4 + ['{"booked": 1.0, "margin": 0.25}'] * 3

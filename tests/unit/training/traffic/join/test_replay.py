@@ -40,6 +40,7 @@ def logged(loaded, number, **asked):
         order=ranking.order[:4],
         top_n=4,
         strategy=route.strategy,
+        weights=ranking.weights,
         route=None if route.specialist is None else json.dumps({"specialist": route.specialist}),
     )
 
@@ -53,6 +54,14 @@ def test_the_same_bundle_gives_the_same_to_the_bit(loaded, tmp_path):
     found = replay(tmp_path, loaded, 100)
     assert (found.same, found.differing) == (24, 0)
     assert replay(tmp_path, loaded, 5).same == 5
+
+
+def test_weights_of_the_request_are_those_of_the_record(tmp_path):
+    loaded = bundle.load(make_bundle(tmp_path / "shop" / "7", cutoff=3, goals={"margin": 0.5}))
+    asked = [None, {"margin": 0.0}, {"margin": 9.0}]
+    write(tmp_path / "1.avro", [logged(loaded, n, weights=asked[n % 3]) for n in range(12)])
+    found = replay(tmp_path / "1.avro", loaded, 100)
+    assert (found.same, found.differing) == (12, 0)
 
 
 def test_a_finished_file_that_is_cut_off_is_an_error(loaded, tmp_path):

@@ -174,13 +174,13 @@ def test_the_command_writes_what_a_fit_reads(tmp_path, capsys):
     assert command.main([str(tmp_path / "none.parquet"), "--out", str(out)]) == 1
 
 
-@pytest.mark.parametrize("way", ["swaps", "harvest"])
-def test_lists_that_rules_reordered_are_left_out(tmp_path, way):
-    """Those of exclusions alone count: what is excluded might as well not have been sent."""
+@pytest.mark.parametrize(("way", "stays"), [("swaps", "exclude"), ("harvest", "cutoff"), ("harvest", "cutoff exclude")])
+def test_lists_that_rules_reordered_are_left_out(tmp_path, way, stays):
+    """Those of exclusions and cutoffs alone count: what is excluded might as well not have been sent."""
     log = swaps(6000) if way == "swaps" else served_by_two(8000)
     queries = log["query_id"].unique(maintain_order=True).to_list()
     other = pl.col("query_id").is_in(queries[: len(queries) // 2])
-    pinned = log.with_columns(rules=pl.when(other).then(pl.lit("boost pin")).otherwise(pl.lit("exclude")))
+    pinned = log.with_columns(rules=pl.when(other).then(pl.lit("boost pin")).otherwise(pl.lit(stays)))
     found, expected = (estimated(tmp_path, rows, way=way, places=2) for rows in (pinned, log.filter(~other)))
     assert found.values.tolist() == expected.values.tolist()
     assert found.observations == expected.observations

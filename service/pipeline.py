@@ -175,22 +175,24 @@ def _work(
     """Decode, rank and encode: everything that may take long."""
     settings, began = service.settings, time.perf_counter()
     request = codec.decode(body)
-    request.check_length()
+    request.check()
     parsed = time.perf_counter()
     pace, length = request.bundle.reranker.pace, len(request.candidates.features)
     timeout_ms = request.options.timeout_ms
     caller_by = math.inf if timeout_ms is None else arrived + timeout_ms / 1000.0
     by = min(caller_by, deadline.at) - pace.expected("answer", length)
-    sets = rule_sets(request, service.rules) if request.rules is not None or service.rules is not None else ()
+    sets = rule_sets(request, service.rules)
     comparisons = length * sum(rule_set.comparisons for rule_set in sets)
     if sets:
         by -= pace.expected("rules", comparisons)
-    policy, experiments, until = service.routing_policy, service.experiments, Deadline(by, deadline.abandoned)
+    probability = request.options.probabilities or any(rule_set.needs_probability for rule_set in sets)
+    rank_by = partial(rank, routing_policy=service.routing_policy, probability=probability)
+    experiments, until = service.experiments, Deadline(by, deadline.abandoned)
     if experiments is None:
-        ranking = rank(request, policy, until)
+        ranking = rank_by(request, until)
     else:  # an experiment may choose another ranking than that of the request's bundle
         query_id = query_id_of(request, request_id)
-        request, ranking = experiments.show(request, query_id, lambda trial, by: rank(trial, policy, by), until)
+        request, ranking = experiments.show(request, query_id, rank_by, until)
     unruled = ranking
     if sets:
         unruled_at = time.perf_counter()
@@ -211,7 +213,9 @@ def _work(
     return _Done(written, ranking, unruled, request, milliseconds, began, hurried=hurried, late=late)
 
 
-def rank(request: RankingRequest, routing_policy: RoutingPolicy, deadline: Deadline) -> Ranking:
+def rank(
+    request: RankingRequest, deadline: Deadline, routing_policy: RoutingPolicy, *, probability: bool = False
+) -> Ranking:
     """Rank a list. The routing switch is checked only for `auto` and `srm`, where a router could choose."""
     options, bundle = request.options, request.bundle
     may_route = bundle.manifest.srm is not None and options.specialist is None and options.strategy in ("auto", "srm")
@@ -222,4 +226,6 @@ def rank(request: RankingRequest, routing_policy: RoutingPolicy, deadline: Deadl
         hook=routing_policy.hook,
         routing=may_route and routing_policy.switch.off() is None,
         deadline=deadline,
+        probability=probability,
+        weights=options.weights,
     )

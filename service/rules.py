@@ -17,7 +17,15 @@ from listwright.ranking.candidates import Ranking
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.plain_file import from_toml
 from listwright.ranking.rules.apply import RuleSet, apply_rules
-from listwright.ranking.rules.schema import MOST_RULES_OF_FILE, AnyRule, Rule, check_rules, names_of, quote
+from listwright.ranking.rules.schema import (
+    MOST_RULES_OF_FILE,
+    AnyRule,
+    CutoffRule,
+    Rule,
+    check_rules,
+    names_of,
+    quote,
+)
 from listwright.service.bundles.models import Current
 from listwright.service.participation import Participation, Team
 from listwright.service.problems import describe, fields_at
@@ -148,9 +156,12 @@ def _describe_rules(rules: Rules) -> str:
 
 
 def rule_sets(request: RankingRequest, live: LiveRules | None) -> tuple[RuleSet, ...]:
-    """Return the rules for a request: the file's, then its own."""
-    of_file = None if live is None else live.of(request.bundle)
-    return tuple(rule_set for rule_set in (of_file, request.rules) if rule_set is not None)
+    """Return the rules for a request: the file's, then its own, ``min_probability`` last."""
+    of_file, cutoff = None if live is None else live.of(request.bundle), None
+    if (lowest := request.options.min_probability) is not None:
+        rule = CutoffRule(name="min_probability", action="cutoff", min_probability=lowest)
+        cutoff = RuleSet((rule,), request.bundle.manifest.feature_schema, of_request=True)
+    return tuple(rule_set for rule_set in (of_file, request.rules, cutoff) if rule_set is not None)
 
 
 def with_rules(request: RankingRequest, ranking: Ranking, sets: Sequence[RuleSet]) -> tuple[RankingRequest, Ranking]:

@@ -12,7 +12,7 @@ Modules from top to bottom; each imports only from below:
     frames      pandas and polars to NumPy or rows    numerals    numbers to JSON
 """
 
-from listwright_client.answers import FeatureInfo, Info, Meta, Ranking, Result, Route
+from listwright_client.answers import FeatureInfo, Info, Meta, ProbabilityInfo, Ranking, Result, Route
 from listwright_client.client import AsyncClient, Client
 from listwright_client.errors import (
     ConnectionFailedError,
@@ -33,6 +33,8 @@ from listwright_client.explanations import (
     Contribution,
     Explained,
     Explanation,
+    GoalsExplanation,
+    GoalShare,
     Move,
     Passing,
     Place,
@@ -55,6 +57,8 @@ __all__ = [
     "Explanation",
     "Fault",
     "FeatureInfo",
+    "GoalShare",
+    "GoalsExplanation",
     "Info",
     "ListwrightError",
     "Meta",
@@ -62,6 +66,7 @@ __all__ = [
     "OverloadedError",
     "Passing",
     "Place",
+    "ProbabilityInfo",
     "Problem",
     "Ranking",
     "RequestError",

@@ -35,6 +35,8 @@ class Result:
     first_stage_rank: int | None
     rules: tuple[str, ...] = ()
     """Names of the rules that touched the candidate."""
+    probability: float | None = None
+    """Probability of being relevant, or of being chosen: comparable between lists; None unless asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ class Meta:
     """``name``, ``kind``, ``arm`` and ``reason`` of the experiment on traffic; None: the answer is in none."""
     rules: tuple[Mapping[str, Any], ...] = ()
     """``name``, ``action``, ``candidates`` (how many each touched) and ``reason`` (why it was not applied)."""
+    weights: Mapping[str, float] | None = None
+    """Weight of each goal in this order; None: the bundle has one goal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,8 @@ class Ranking:
     request_id: str | None
     attempts: int
     """Number of times that the question was sent."""
+    probabilities: NDArray[np.float64] | None = None
+    """``(L,)`` in input order, comparable between lists; NaN where nothing scored the list; None unless asked for."""
 
     @property
     def degraded(self) -> bool:
@@ -105,6 +111,18 @@ class FeatureInfo:
     required: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ProbabilityInfo:
+    """Meaning of a bundle's probabilities, and the lists that they were fitted on."""
+
+    of: str
+    """choice: of being the candidate that is chosen, 1 in all over a list; relevance: of being relevant."""
+    lists: int | None
+    """Number of lists; None for choices."""
+    mean: float | None
+    """Share of relevant candidates in these lists; None for choices."""
+
+
 @dataclass(frozen=True)
 class Info:
     """The served bundles and their limits."""
@@ -119,6 +137,10 @@ class Info:
     default_strategy: str
     document: Mapping[str, Any]
     """All of ``/info``: specialists, routing, cutoffs, held-out metrics."""
+    probability: ProbabilityInfo | None = None
+    """None: the bundle has no probabilities."""
+    goals: Mapping[str, float] | None = None
+    """Weight of each goal where a request has none, the first goal first; None: the bundle has one goal."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -206,11 +228,14 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
     scores = np.array(read(tuple[float | None, ...], body["scores"]), dtype=np.float64)  # null becomes NaN
     ranks = np.array([rank or 0 for rank in read(tuple[int | None, ...], body["ranks"])])
     ranks = ranks.astype(np.int64, casting="safe")
-    if scores.shape != (sent.length,) or ranks.shape != (sent.length,):
-        raise ValueError(f"{scores.shape} scores and {ranks.shape} ranks for {sent.length} candidates")
+    probabilities = read(tuple[float | None, ...] | None, body.get("probabilities"))
+    probabilities = None if probabilities is None else np.array(probabilities, dtype=np.float64)
+    for values in (scores, ranks) if probabilities is None else (scores, ranks, probabilities):
+        if values.shape != (sent.length,):
+            raise ValueError(f"{values.shape} scores, ranks or probabilities for {sent.length} candidates")
+        values.flags.writeable = False
     if np.isinf(scores).any():
         raise ValueError("it has an infinite score")
-    scores.flags.writeable = ranks.flags.writeable = False
     ranking = Ranking(
         id=read(str | None, body["id"]),
         model=read(str, body["model"]),
@@ -222,6 +247,7 @@ def ranking_of(body: Any, sent: SentList, request_id: str | None, attempts: int)
         meta=meta,
         request_id=request_id,
         attempts=attempts,
+        probabilities=probabilities,
     )
     sent.check_ranking(ranking)
     return ranking

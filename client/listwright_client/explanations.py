@@ -57,6 +57,24 @@ class StageExplanation:
 
 
 @dataclass(frozen=True, slots=True)
+class GoalShare:
+    """Contribution of the scores for one goal to the share of the list by all goals."""
+
+    goal: str
+    weight: float
+    contribution: float
+    """Contribution with the weight, in units of the share."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoalsExplanation(StageExplanation):
+    """Reasons for the candidate's share of the list by all goals, which is the score."""
+
+    goals: tuple[GoalShare, ...]
+    """Contribution of every goal, the first goal first; they sum to ``score - reference_score``, too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """Another value of one feature."""
 
@@ -132,6 +150,8 @@ class Against:
     """Empty where there was no time to sample the other's."""
     second_stage: tuple[Contribution, ...]
     """Empty where the second stage did not score both."""
+    goals: tuple[Contribution, ...] = ()
+    """Differences of the contributions to the share by all goals; empty where different stages scored both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +185,8 @@ class Explanation:
     """Reason, by part, for which it failed, or left out changed lists that a stage failed on."""
     rules: RuleReasons | None = None
     """None where no rule touched the list; all other ranks are those before rules."""
+    goals: GoalsExplanation | None = None
+    """None where the first goal alone gives the order, or where it is incomplete; the stages are of the first goal."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,9 +61,15 @@ class RerankOptions(CallOptions, total=False):
     timeout_ms: float | None
     """Milliseconds after which the service should have answered, be it by an earlier stage; attempts share them."""
     rules: Sequence[Mapping[str, Any]] | None
-    """Rules of merchandising: pins, exclusions, boosts, caps and diversity."""
+    """Rules of merchandising: pins, exclusions, cutoffs, boosts, caps and diversity."""
     raw_scores: bool
     """The ranker's own scores, without softmax and temperature."""
+    probabilities: bool
+    """True: the probability of each candidate, too."""
+    min_probability: float | None
+    """Probability from 0 to 1 below which a candidate is excluded."""
+    weights: Mapping[str, float] | None
+    """Weight of each goal, 0 or more, by name; default: the bundle's. ``info().goals`` has the names."""
     finite_scores: bool
     """False: no score (None, NaN) for a candidate that no single ranker scored, in place of a number for its place."""
     id: str | None

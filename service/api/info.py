@@ -76,6 +76,17 @@ class RoutingInfo(BaseModel):
     router: Annotated[bool, Field(description="whether the bundle has a router")]
 
 
+class ProbabilityInfo(BaseModel):
+    """What a probability is of."""
+
+    of: Annotated[
+        Literal["choice", "relevance"],
+        Field(description="choice: of being the one that is chosen, they sum to 1; relevance: of being relevant"),
+    ]
+    lists: Annotated[int | None, Field(description="held-out lists of the calibration; null for choices")]
+    mean: Annotated[float | None, Field(description="share of relevant candidates in these lists; null for choices")]
+
+
 class ServedModel(BaseModel):
     """One served name."""
 
@@ -139,6 +150,13 @@ class Info(Serving):
             description="by strategy, what its scores are divided by before the softmax, fitted on choices: "
             "relevance_score is then the probability of being chosen. A strategy that is not named has no such claim"
         ),
+    ]
+    probability: Annotated[
+        ProbabilityInfo | None, Field(description="of a candidate, see probabilities of /rerank; null: there is none")
+    ]
+    goals: Annotated[
+        dict[str, float] | None,
+        Field(description="weight of each goal where a request has none, the first goal first; null: there is one"),
     ]
     specialists: list[SpecialistInfo]
     unknown_features: Annotated[
@@ -204,6 +222,8 @@ def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy:
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
         cutoffs={stage.kind: stage.cutoff for stage in (*manifest.second_stages, manifest.srm) if stage is not None},
         temperatures=dict(manifest.temperatures),
+        probability=probability(manifest),
+        goals=None if manifest.goals is None else manifest.goals.default_weights,
         specialists=specialists(manifest),
         unknown_features=settings.unknown_features,
         routing=routing(manifest, routing_policy),
@@ -213,6 +233,13 @@ def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy:
         protocol=str(manifest.protocol),
         metrics=[MetricInfo(**metric.model_dump()) for metric in manifest.metrics],
     )
+
+
+def probability(manifest: Manifest) -> ProbabilityInfo | None:
+    """Describe what the bundle's probabilities are of; None where it has none."""
+    if (stage := manifest.probability) is not None:
+        return ProbabilityInfo(of="relevance", lists=stage.lists, mean=stage.mean)
+    return ProbabilityInfo(of="choice", lists=None, mean=None) if manifest.temperatures else None
 
 
 def specialists(manifest: Manifest) -> list[SpecialistInfo]:

@@ -106,7 +106,7 @@ METADATA: dict[str, Any] = {
 @routes.get(paths.MODEL[1], operation_id="model_version_metadata", **METADATA)
 async def model_metadata(request: Request, name: str, version: Version = None) -> ModelMetadata:
     """Describe the bundle's tensors, its columns in order, and the codes of the categorical ones."""
-    return inference.describe(service_of(request).find_bundle(request, name, version).manifest)
+    return inference.describe(service_of(request).find_bundle(request, name, version))
 
 
 MODEL_READY: dict[str, Any] = {

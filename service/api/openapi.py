@@ -20,6 +20,7 @@ _EXAMPLES = {
     paths.EVENTS: examples.EVENTS,
     **dict.fromkeys(paths.INFER, examples.INFERENCES),
 }
+JSON = "application/json"
 _UNUSED = ("HTTPValidationError", "ValidationError")
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -65,7 +66,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
     document["components"]["schemas"] = dict(sorted({**components, "Value": VALUE}.items()))
     document = jsonable_encoder(OpenAPI(**document), by_alias=True, exclude_none=True)
     for path, bodies in _EXAMPLES.items():
-        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = bodies
+        document["paths"][path]["post"]["requestBody"]["content"][JSON]["examples"] = bodies
     return document
 
 
@@ -104,6 +105,7 @@ def _simplify(node: Any) -> Any:
 def _parameters(model: type[Envelope]) -> list[dict[str, Any]]:
     """Return the parameters for options beside a body: in the query string, without null, and some in a header.
 
+    Objects stand there as JSON text.
     Paths that name the bundle have no parameter for it, which would have to agree with the path.
     """
     omitted = BODY_ONLY if model is not InferEnvelope else BODY_ONLY | {"model", "version"}
@@ -112,7 +114,8 @@ def _parameters(model: type[Envelope]) -> list[dict[str, Any]]:
         schema = {key: value for key, value in field.items() if key not in ("anyOf", "default", "description", "title")}
         values = [option for option in field.get("anyOf", []) if option != {"type": "null"}]
         schema |= values[0] if len(values) == 1 else {"anyOf": values} if values else {}
-        common = {"required": False, "schema": schema, "description": field["description"]}
+        by_type = {"content": {JSON: {"schema": schema}}} if schema.get("type") == "object" else {"schema": schema}
+        common = {"required": False, **by_type, "description": field["description"]}
         if name not in omitted:
             parameters.append({"name": name, "in": "query", **common})
         if name in HEADERS:

@@ -42,8 +42,8 @@ SCORES = {
     "schema": {
         "type": "string",
         "format": "binary",
-        "description": "a .npy file of the scores, float32, shape (L,); for a .npy request that accepts it. Model, "
-        "version, status and route stand in Listwright-* headers",
+        "description": "a .npy file of the scores, float32, shape (L,), or (L, 2) with probabilities; for a .npy "
+        "request that accepts it. Model, version, status and route stand in Listwright-* headers",
     }
 }
 

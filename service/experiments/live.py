@@ -133,6 +133,7 @@ class LiveExperiments:
             dict(request.candidates.context),
             True,
             ranking.order,
+            request.options.weights,
         )
         self._shadow.put(ShadowTask(entry, question, then))
 

@@ -30,6 +30,7 @@ class Question(NamedTuple):
         context: Context of the request.
         routing: True if the challenger's router is used.
         control_order: Control's order, ``(L,)`` candidate indices, best first.
+        weights: Weight of each goal in the request; None where it has none.
     """
 
     path: str
@@ -38,6 +39,7 @@ class Question(NamedTuple):
     context: dict[str, Any]
     routing: bool
     control_order: Any
+    weights: dict[str, float] | None = None
 
 
 class ChallengerRanking(NamedTuple):
@@ -88,7 +90,7 @@ def answer(question: Question, bundles: dict[str, Bundle]) -> ChallengerRanking:
         reranker = _load(question, bundles).reranker
         candidates = CandidateList(question.features, None, question.context)
         began = _cpu_s()
-        ranking = reranker.rerank(candidates, routing=question.routing)
+        ranking = reranker.rerank(candidates, routing=question.routing, weights=question.weights)
     except Exception as error:  # sent to the worker, which counts and logs it
         return ChallengerRanking((), f"failed: {type(error).__name__}: {error}", None, _cpu_s() - began)
     cpu_s = _cpu_s() - began

@@ -60,6 +60,8 @@ class ExplainTask(NamedTuple):
         most_budget: Limit of the settings for the budget.
         by: Time by which the answer must be there, on the clock of ``time.monotonic``, which all processes share.
         rules: Rules of the file and of the request.
+        weights: Weights of goals in the request, or None.
+        probabilities: True if the answer has probabilities.
     """
 
     path: str
@@ -78,6 +80,8 @@ class ExplainTask(NamedTuple):
     most_budget: int
     by: float
     rules: tuple[RuleSet, ...] = ()
+    weights: dict[str, float] | None = None
+    probabilities: bool = False
 
 
 class ExplainedList(NamedTuple):
@@ -156,10 +160,12 @@ class TaskExplainer:
 
         reranker = self._load(task).reranker
         candidates = CandidateList(task.features, task.ids, task.context)
-        options: dict[str, Any] = {"strategy": task.strategy, "specialist": task.specialist, "routing": task.routing}
+        names = ("strategy", "specialist", "routing", "weights")
+        options: dict[str, Any] = {name: getattr(task, name) for name in names}
         hook, began = self._load_hook(), time.perf_counter()
         deadline = Deadline(began + _left_s(task.by), self._abandoned)
-        ranking = reranker.rerank(candidates, deadline=deadline, hook=hook, **options)
+        probability = task.probabilities or any(rules.needs_probability for rules in task.rules)
+        ranking = reranker.rerank(candidates, deadline=deadline, hook=hook, probability=probability, **options)
         seconds = {"ranking": time.perf_counter() - began}
         ruled_ranking = apply_rules(ranking, candidates, reranker.manifest, task.rules)
         places = task.candidates or tuple(ruled_ranking.results[: task.top_n].tolist())

@@ -162,7 +162,7 @@ class ExplanationService:
         """Decode and check a body. In a thread of its own."""
         began = time.perf_counter()
         request = codec.decode(body)
-        request.check_length()
+        request.check()
         options, candidates = request.options, request.candidates
         assert isinstance(options, ExplainRequest)
         explained = () if options.candidate is None else (index_of(options.candidate, candidates, "candidate"),)
@@ -194,6 +194,8 @@ class ExplanationService:
             budget=options.explain_budget,
             most_budget=self._settings.explain_max_budget,
             rules=rule_sets(request, self._rules),
+            weights=options.weights,
+            probabilities=options.probabilities,
             by=time.monotonic() + deadline.left_s,
         )
         explained = self._ask(task, deadline)

@@ -122,7 +122,7 @@ class InferCodec:
                 raise CandidateError("has no values: send raw_input_contents", ("inputs", position))
         schema = bundle.reranker.schema
         self._inference = tensors.read_tensors(request, raws or [None] * len(request.inputs), schema, self._most)
-        options = request.parameters
+        options = tensors.options_of(request)
         if self._left_ms is not None:
             sooner = min(self._left_ms, options.timeout_ms or self._left_ms)
             options = options.model_copy(update={"timeout_ms": sooner})
@@ -138,12 +138,13 @@ class InferCodec:
     def _content(self, message: Any) -> dict[str, Any]:
         """Return the request as the JSON object of the protocol, without raw data."""
         parameters = _parameters(message.parameters)
-        if isinstance(context := parameters.get("context"), str):
-            try:
-                parameters["context"] = decode_json(context.encode(), self._bounds)
-            except UndecodableBodyError as error:
-                fault = f"expected a JSON object as text: {error.message}"
-                raise CandidateError(fault, ("parameters", "context")) from None
+        for name in ("context", "weights"):
+            if isinstance(text := parameters.get(name), str):
+                try:
+                    parameters[name] = decode_json(text.encode(), self._bounds)
+                except UndecodableBodyError as error:
+                    fault = f"expected a JSON object as text: {error.message}"
+                    raise CandidateError(fault, ("parameters", name)) from None
         most_inputs, most_outputs = 2, len(tensors.OUTPUTS)
         content = {
             "id": message.id or None,

@@ -71,7 +71,7 @@ async def _find_bundle(request: Request) -> Bundle:
 @routes.post(paths.GRPC_MODEL, include_in_schema=False)
 async def model_metadata(request: Request) -> Response:
     """Describe the bundle's tensors."""
-    described = inference.describe((await _find_bundle(request)).manifest)
+    described = inference.describe(await _find_bundle(request))
     fields = ("name", "versions", "platform", "inputs", "outputs")
     return _respond("ModelMetadataResponse", **described.model_dump(include=set(fields)))
 

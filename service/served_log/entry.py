@@ -98,6 +98,8 @@ def to_record(entry: LogEntry, salt: bytes | None) -> ServedRecord:
         rules=tuple(
             RuleEffect(rule.name, rule.action, rule.candidates) for rule in ranking.rules if rule.reason is None
         ),
+        probabilities=ranking.probability,
+        weights=ranking.weights,
         categories=columns.categories,
     )
 

@@ -21,7 +21,7 @@ from threading import Lock
 import numpy as np
 from jaxtyping import Float, Int
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -32,7 +32,7 @@ from listwright.ranking.features import QUANTILE_LEVELS, FeatureSchema, count_ca
 from listwright.ranking.first_stage import Engine
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.stages import AnomalyStage
+from listwright.ranking.stages import AnomalyStage, ProbabilityStage
 from listwright.service.hook import PASSED
 from listwright.service.telemetry import logs, merge
 
@@ -88,7 +88,7 @@ class Telemetry:
         self._fault_log = FaultLog()
         self.seconds = histogram(
             "listwright_stage_seconds",
-            "Time by stage: parse, queue, first_stage, routing, second_stage, total; outcome: ok, degraded",
+            "Time by stage, from parse and queue to probability and total; outcome: ok, degraded",
             [*VERSION, "stage", "outcome"],
             buckets=SECONDS,
         )
@@ -269,16 +269,19 @@ class _Tally:
 
     schema: FeatureSchema
     anomaly: AnomalyStage | None
+    probability: ProbabilityStage | None
     values: Int[np.ndarray, "4 D"]
     candidates: int = 0
     buckets: list[int] = field(default_factory=lambda: [0] * (len(ANOMALY) + 1))
     scores: float = 0.0
     strange: int = 0
+    expected: float = 0.0
     in_log: set[str] = field(default_factory=set)
 
-    def add(self, counts: Int[np.ndarray, "4 D"], candidates: int, score: float | None) -> None:
+    def add(self, counts: Int[np.ndarray, "4 D"], candidates: int, score: float | None, expected: float) -> None:
         self.values += counts
         self.candidates += candidates
+        self.expected += expected
         if score is not None and self.anomaly is not None:
             self.buckets[bisect_left(ANOMALY, score)] += 1
             self.scores += score
@@ -341,13 +344,16 @@ class Drift:
             score = None
             if reranker.anomaly is not None and np.isfinite(first_scores).all():
                 score = reranker.anomaly.of(features, first_scores)
+            calibration = None if manifest.probability is None else reranker.calibration
+            expected = 0.0 if calibration is None else calibration.expected(features)
             bundle = (manifest.name, manifest.version)
             with self._lock:
                 if bundle not in self._known:  # an answer may outlive its bundle
                     return
                 if bundle not in self._tallies:
-                    self._tallies[bundle] = _Tally(schema, manifest.anomaly, np.zeros_like(counts))
-                self._tallies[bundle].add(counts, len(features), score)
+                    stages = (manifest.anomaly, manifest.probability)
+                    self._tallies[bundle] = _Tally(schema, *stages, np.zeros_like(counts))
+                self._tallies[bundle].add(counts, len(features), score, expected)
                 unknown = self._tallies[bundle].mostly_unknown()
             for sentence in unknown:
                 _log.warning("bundle %s/%s: in requests, %s", *bundle, sentence)
@@ -374,12 +380,23 @@ class Drift:
         quantiles = GaugeMetricFamily(
             "listwright_anomaly_training_quantile", "Training queries' anomaly scores", labels=[*of, "quantile"]
         )
+        probability = SummaryMetricFamily(
+            "listwright_probability", "Probabilities of these candidates to be relevant", labels=of
+        )
+        expected = GaugeMetricFamily(
+            "listwright_probability_mean_expected",
+            "Share of relevant candidates in the lists that the probabilities were fitted on",
+            labels=of,
+        )
         with self._lock:
             for bundle, tally in self._tallies.items():
                 candidates.add_metric(bundle, tally.candidates)
                 for column, feature in enumerate(tally.schema.features):
                     for kind in (0, 3) if feature.kind == "categorical" else (0, 1, 2):
                         values.add_metric((*bundle, feature.name, KINDS[kind]), int(tally.values[kind, column]))
+                if tally.probability is not None:
+                    probability.add_metric(bundle, tally.candidates, tally.expected)
+                    expected.add_metric(bundle, tally.probability.mean)
                 if tally.anomaly is None:
                     continue
                 bounds = (*map(str, ANOMALY), "+Inf")
@@ -389,4 +406,4 @@ class Drift:
                 strange.add_metric(bundle, tally.strange)
                 for level, at in zip(QUANTILE_LEVELS, tally.anomaly.quantiles, strict=False):
                     quantiles.add_metric((*bundle, str(level)), at)
-        yield from (candidates, values, scores, strange, quantiles)
+        yield from (candidates, values, scores, strange, quantiles, probability, expected)

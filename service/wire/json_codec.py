@@ -29,7 +29,7 @@ from starlette.datastructures import State
 
 from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.errors import CandidateError, ListwrightError
+from listwright.ranking.errors import CandidateError, ListwrightError, UnknownGoalError
 from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.order import finite_scores, ranks_by_score, ranks_of
@@ -73,14 +73,30 @@ class RankingRequest(NamedTuple):
         """Return the same request in an experiment."""
         return RankingRequest(*self[:-1], part)  # half the time of _replace
 
-    def check_length(self) -> None:
-        """Raise CandidateError for a list of another length than the one that was sent."""
+    def check(self) -> None:
+        """Raise CandidateError for a list of another length than was sent, and for what the bundle does not offer."""
         length, sent = len(self.candidates.features), self.options.expect_candidates
         if sent is not None and sent != length:
             raise CandidateError(
                 f"expect_candidates is {sent}, and {length} arrived: the list was split or merged on its way, which "
                 "would change its scores; turn off batching between sender and service, see docs/search-engines.md"
             )
+        if self.bundle.reranker.calibration is None:
+            self._check_without_probabilities()
+        try:
+            self.bundle.reranker.goal_weights(self.options.weights)
+        except UnknownGoalError as error:
+            raise CandidateError(str(error), (*self.options.place, "weights")) from None
+
+    def _check_without_probabilities(self) -> None:
+        options = self.options
+        if options.probabilities:
+            raise CandidateError(NO_PROBABILITIES, (*options.place, "probabilities"))
+        if options.min_probability is not None:
+            raise CandidateError(NO_PROBABILITIES, (*options.place, "min_probability"))
+        for number, rule in enumerate(() if self.rules is None else self.rules.rules):
+            if rule.action == "cutoff":
+                raise CandidateError(NO_PROBABILITIES, ("rules", number))
 
 
 class EncodedAnswer(NamedTuple):
@@ -109,7 +125,10 @@ class Codec(Protocol):
         ...
 
 
+NO_PROBABILITIES = "the bundle has no probabilities: leave this out, or fit it again, see probability of GET /info"
+
 _STEPS = ("parse", "queue", "first_stage", "routing", "second_stage", "total")
+_MORE_STEPS = ("probability", "goals")
 _STAGES = {"second_stage": "second", "first_stage": "first", "input_order": "input"}
 
 
@@ -180,6 +199,13 @@ def to_answer(
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
         },
     }
+    answer["meta"]["timings_ms"] |= {step: _rounded(milliseconds[step]) for step in _MORE_STEPS if step in milliseconds}
+    if ranking.weights is not None:
+        answer["meta"]["weights"] = dict(ranking.weights)
+    if request.probabilities:
+        answer["probabilities"] = probabilities = nullable(answer_probabilities(ranking))
+        for result in answer["results"]:
+            result["probability"] = probabilities[result["index"]]
     if part is not None and part.is_visible:
         effect = {"name": part.experiment, "kind": part.kind, "arm": part.arm, "reason": part.reason}
         answer["meta"]["experiment"] = effect
@@ -207,6 +233,11 @@ def answer_scores(
         scores[ranking.exclusions] = np.nan
         visible = ranking.results
     return finite_scores(scores, visible) if options.finite_scores and len(visible) else scores
+
+
+def answer_probabilities(ranking: Ranking) -> Float[np.ndarray, " L"]:
+    """Return the probabilities of an answer, in input order; NaN where the ranking has none."""
+    return np.full(len(ranking.order), np.nan) if ranking.probability is None else ranking.probability
 
 
 MOST_NAMED = 10_000
@@ -239,6 +270,7 @@ def facts(
     ranking: Ranking, manifest: Manifest, milliseconds: Mapping[str, float], part: Participation | None = None
 ) -> dict[str, Any]:
     """Return the facts of a ranking for its log line."""
+    by_default = ranking.weights is None or manifest.goals is None or ranking.weights == manifest.goals.default_weights
     return {
         **({} if part is None else {"experiment": part.experiment, "arm": part.arm}),
         "version": f"{manifest.name}/{manifest.version}",
@@ -251,6 +283,7 @@ def facts(
         "reason": ranking.reason,
         "candidates": len(ranking.order),
         "timings_ms": {step: _rounded(value) for step, value in milliseconds.items()},
+        **({} if by_default else {"weights": ranking.weights}),
     }
 
 
@@ -580,7 +613,7 @@ def _names(body: object) -> int:
         return 0
     candidates = body.get("candidates")
     rows = [row for row in candidates if isinstance(row, dict)] if isinstance(candidates, list) else []
-    inner = [body.get("context"), body.get("columns"), *(row.get("features") for row in rows)]
+    inner = [body.get("context"), body.get("columns"), body.get("weights"), *(row.get("features") for row in rows)]
     inner_names = sum(map(len, rows)) + sum(len(names) for names in inner if isinstance(names, dict))
     return len(body) + inner_names + _all_names(body.get("rules"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from starlette.datastructures import State
 
 from listwright.ranking.bundle import Bundle
@@ -12,7 +13,14 @@ from listwright.ranking.candidates import Ranking
 from listwright.service.bundles.models import Models
 from listwright.service.wire import npy
 from listwright.service.wire import open_inference as tensors
-from listwright.service.wire.json_codec import EncodedAnswer, JsonAnswer, RankingRequest, answer_scores, bounds_of
+from listwright.service.wire.json_codec import (
+    EncodedAnswer,
+    JsonAnswer,
+    RankingRequest,
+    answer_probabilities,
+    answer_scores,
+    bounds_of,
+)
 from listwright.service.wire.raw_matrix import to_candidates
 from listwright.service.wire.schemas import Envelope, check_agreement
 
@@ -50,10 +58,12 @@ class NpyCodec(JsonAnswer):
         )
 
     def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
-        """Encode scores in input order, or the JSON answer."""
+        """Encode scores in input order, with probabilities as a second column if asked; or the JSON answer."""
         if self._wants_npy:
-            scores = answer_scores(ranking, request.options, request.part, "<f4")
-            return EncodedAnswer(npy.encode(scores), npy.MEDIA_TYPE, _header_fields(ranking, request))
+            values = answer_scores(ranking, request.options, request.part, "<f4")
+            if request.options.probabilities:
+                values = np.column_stack([values, answer_probabilities(ranking)])
+            return EncodedAnswer(npy.encode(values), npy.MEDIA_TYPE, _header_fields(ranking, request))
         return super().encode(request, ranking, milliseconds)
 
 
@@ -109,7 +119,7 @@ class TensorCodec:
         self._inference = tensors.decode(body, head, bundle.reranker.schema, self._most)
         return RankingRequest(
             self._inference.candidates,
-            request.parameters,
+            tensors.options_of(request),
             bundle,
             id=request.id,
             pinned=self._version is not None,

@@ -112,13 +112,13 @@ def _header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, by_columns, kind
 
 
-def encode(values: Float[np.ndarray, " L"]) -> bytes:
-    """Encode one vector as a ``.npy`` file of float32."""
-    return _vector_header(len(values)) + values.astype("<f4").tobytes()
+def encode(values: Float[np.ndarray, " *shape"]) -> bytes:
+    """Encode one vector or matrix as a ``.npy`` file of float32."""
+    return _header_of(values.shape) + values.astype("<f4").tobytes()
 
 
 @lru_cache(_KNOWN_HEADERS)
-def _vector_header(length: int) -> bytes:
+def _header_of(shape: tuple[int, ...]) -> bytes:
     file = BytesIO()
-    npy_format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (length,)})
+    npy_format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
     return file.getvalue()

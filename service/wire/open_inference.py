@@ -6,17 +6,19 @@ tensors of :data:`OUTPUTS` out. A tensor stands in the JSON object, or as raw li
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Real
 from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema, model_validator
 from pydantic_core import to_json
 
+from listwright.ranking.bundle import Bundle
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import CandidateError
 from listwright.ranking.features import FeatureSchema
@@ -24,7 +26,7 @@ from listwright.ranking.manifest import Manifest
 from listwright.service.admission.body import Limit
 from listwright.service.errors import UndecodableBodyError
 from listwright.service.participation import Participation
-from listwright.service.wire.json_codec import Bounds, answer_scores, nullable
+from listwright.service.wire.json_codec import Bounds, answer_probabilities, answer_scores, nullable
 from listwright.service.wire.json_codec import decode as decode_json
 from listwright.service.wire.raw_matrix import check_shape, to_candidates, value_bytes
 from listwright.service.wire.schemas import (
@@ -40,10 +42,17 @@ from listwright.service.wire.schemas import (
     validate,
 )
 
-OUTPUTS = {"scores": "FP32", "ranks": "INT64", "first_stage_scores": "FP32", "order": "INT64", "ids": "BYTES"}
+OUTPUTS = {
+    "scores": "FP32",
+    "ranks": "INT64",
+    "first_stage_scores": "FP32",
+    "order": "INT64",
+    "ids": "BYTES",
+    "probabilities": "FP32",
+}
 """``order`` holds positions, best first, at most ``top_n`` of them; ``ids`` the ids there, if the caller sent any."""
 
-OutputName = Literal["scores", "ranks", "first_stage_scores", "order", "ids"]
+OutputName = Literal["scores", "ranks", "first_stage_scores", "order", "ids", "probabilities"]
 
 _DATA = {
     "anyOf": [{"type": "array", "items": {}}, {"type": "null"}],
@@ -94,6 +103,8 @@ class RequestedOutput(Strict):
 class InferParameters(Options):
     """How to rank, and what to answer."""
 
+    place: ClassVar[tuple[str, ...]] = ("parameters",)
+
     binary_data_output: Annotated[bool, Field(description="outputs as raw bytes behind the JSON object")] = False
 
 
@@ -120,7 +131,10 @@ class InferRequest(Strict):
     outputs: Annotated[
         list[RequestedOutput] | None,
         FailFast(),
-        Field(max_length=len(OUTPUTS), description="each once; default: all, ids only if they were sent"),
+        Field(
+            max_length=len(OUTPUTS),
+            description="each once; default: all, ids only if they were sent, probabilities only by their parameter",
+        ),
     ] = None
 
 
@@ -197,15 +211,16 @@ class ModelMetadata(BaseModel):
     fingerprint: Annotated[str, Field(description="of the columns; equal ones take the same matrices")]
 
 
-def describe(manifest: Manifest) -> ModelMetadata:
+def describe(bundle: Bundle) -> ModelMetadata:
     """Describe a bundle for clients of the protocol."""
-    features = manifest.feature_schema.features
+    manifest, features = bundle.manifest, bundle.manifest.feature_schema.features
+    names = [name for name in OUTPUTS if name != "probabilities" or bundle.reranker.calibration is not None]
     return ModelMetadata(
         name=manifest.name,
         versions=[manifest.version],
         platform="listwright",
         inputs=[TensorInfo(name="features", datatype="FP32", shape=[-1, len(features)])],
-        outputs=[TensorInfo(name=name, datatype=datatype, shape=[-1]) for name, datatype in OUTPUTS.items()],
+        outputs=[TensorInfo(name=name, datatype=OUTPUTS[name], shape=[-1]) for name in names],
         columns=[ColumnInfo(name=f.name, kind=f.kind, categories=list(f.categories)) for f in features],
         fingerprint=manifest.fingerprint,
     )
@@ -411,6 +426,13 @@ def _strings(raw: bytes, count: int, path: Path) -> list[str]:
     return strings
 
 
+def options_of(request: InferRequest) -> InferParameters:
+    """Return the options of a request: its parameters, and probabilities where they are among the outputs."""
+    if any(output.name == "probabilities" for output in request.outputs or ()):
+        return request.parameters.model_copy(update={"probabilities": True})
+    return request.parameters
+
+
 def has_order(request: InferRequest) -> bool:
     """Return whether the requested outputs include the order, not only scores."""
     return not request.outputs or any(output.name in ("order", "ranks", "ids") for output in request.outputs)
@@ -445,7 +467,10 @@ def encode(
 def binary_outputs(inference: Inference, *, by_default: bool) -> dict[str, bool]:
     """Return the names of the outputs, in order, each with whether it is sent as raw bytes."""
     if not inference.request.outputs:
-        return dict.fromkeys((n for n in OUTPUTS if n != "ids" or inference.candidates.ids), by_default)
+        omitted = set() if inference.candidates.ids else {"ids"}
+        if not inference.request.parameters.probabilities:
+            omitted.add("probabilities")
+        return dict.fromkeys((name for name in OUTPUTS if name not in omitted), by_default)
     outputs = ((output.name, output.parameters.binary_data) for output in inference.request.outputs)
     return {name: by_default if own is None else own for name, own in outputs}
 
@@ -464,6 +489,8 @@ def output_values(
         ranks = ranking.ranks.astype("<i8")
         ranks[ranking.exclusions] = 0
         return ranks
+    if name == "probabilities":
+        return answer_probabilities(ranking).astype("<f4")
     if name == "first_stage_scores":
         return ranking.first_stage_scores.astype("<f4")
     return answer_scores(ranking, inference.request.parameters, part, "<f4")
@@ -488,6 +515,7 @@ def response_parameters(ranking: Ranking, part: Participation | None = None) -> 
         "specialist": route.specialist,
         "confidence": route.confidence,
         "decided_by": route.decided_by,
+        "weights": None if ranking.weights is None else json.dumps(ranking.weights),
     }
     if part is not None and part.is_visible:
         facts |= {"experiment": part.experiment, "experiment_kind": part.kind, "arm": part.arm}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from fastapi.exceptions import RequestValidationError
@@ -19,15 +19,17 @@ from pydantic import (
     FailFast,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
 from pydantic.config import JsonDict
+from pydantic_core import from_json
 from starlette.requests import Request
 
 from listwright.ranking.candidates import Action
 from listwright.ranking.rules.schema import MOST_RULES, Rule, convert_whole
-from listwright.ranking.stages import NetworkKind
+from listwright.ranking.stages import MOST_GOALS, GoalName, NetworkKind, Weight
 from listwright.service.participation import Kind
 from listwright.service.problems import faults_of
 
@@ -102,6 +104,19 @@ class Strict(BaseModel):
         return {name: member for name, member in value.items() if member is not None or name not in optional}
 
 
+def _read_text(value: Any, info: ValidationInfo) -> Any:
+    """Return the value of JSON text, where a form has only text."""
+    if str(info.mode) != "string":  # a mode that pydantic's types leave out
+        return value
+    try:
+        return from_json(value)
+    except ValueError:
+        raise ValueError("expected a JSON object as text") from None
+
+
+Weights = Annotated[dict[GoalName, Weight], Field(max_length=1 + MOST_GOALS), BeforeValidator(_read_text)]
+
+
 class Candidate(Strict):
     """One candidate: its features by name, or as an array in the order of the schema."""
 
@@ -114,6 +129,9 @@ class Candidate(Strict):
 
 class Options(Strict):
     """How to rank, and what to answer."""
+
+    place: ClassVar[tuple[str, ...]] = ()
+    """Path of the options in a body."""
 
     top_n: Annotated[Whole | None, Field(description="length of results; scores and ranks stay complete")] = None
     context: Annotated[
@@ -151,6 +169,17 @@ class Options(Strict):
             "(in binary forms NaN) where no single ranker scored a candidate"
         ),
     ] = True
+    probabilities: Annotated[
+        bool, Field(description="answer with probabilities, see /info; 422 where the bundle has none")
+    ] = False
+    min_probability: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None,
+        Field(description="leave candidates of a lower probability out of results, as a rule does; pinned ones stay"),
+    ] = None
+    weights: Annotated[
+        Weights | None,
+        Field(description="by goal; others have the weight that goals of /info gives. 422 where that is null"),
+    ] = None
     expect_candidates: Annotated[
         Whole | None,
         Field(
@@ -234,6 +263,13 @@ class Result(BaseModel):
             "interleaved list, see meta.experiment, and where no stage ran"
         ),
     ]
+    probability: Annotated[
+        float | None,
+        Field(
+            description="of being relevant to the first goal, or chosen, comparable between lists. Left out unless "
+            "probabilities is true; null where nothing scored the list in time"
+        ),
+    ] = None
     stage: Literal["second", "first", "input"]
     first_stage_score: float | None
     first_stage_rank: int | None
@@ -271,6 +307,8 @@ class Timings(BaseModel):
     routing: float | None
     second_stage: float | None
     total: Annotated[float, Field(description="from the first byte of the request")]
+    probability: Annotated[float | None, Field(description="left out where it did not run")] = None
+    goals: Annotated[float | None, Field(description="scores for goals besides the first; left out likewise")] = None
 
 
 class ExperimentPart(BaseModel):
@@ -331,6 +369,10 @@ class Meta(BaseModel):
         ),
     ] = []
     timings_ms: Timings
+    weights: Annotated[
+        dict[str, float] | None,
+        Field(description="weight of each goal in the order; left out where there is one, or the others gave no score"),
+    ] = None
     experiment: Annotated[
         ExperimentPart | None, Field(description="left out where the request is in no experiment that changes answers")
     ] = None
@@ -350,6 +392,10 @@ class RerankResponse(BaseModel):
     ranks: Annotated[
         list[int | None], Field(description="in input order, from 1; null for a candidate that a rule excludes")
     ]
+    probabilities: Annotated[
+        list[float | None] | None,
+        Field(description="probability of each candidate, in input order; left out unless probabilities is true"),
+    ] = None
     route: RouteInfo
     meta: Meta
 

@@ -50,7 +50,7 @@ def _operation(method: str, path: str, operation: Node) -> str:
         needed = "" if {} not in operation["security"] else ", where keys are set"
         parts.append(f"Key: {', '.join(f'[`{name}`](#keys)' for name in names)}{needed}.\n")
     if parameters := operation.get("parameters"):
-        rows = [[code(p["name"]), p["in"], _type(p["schema"]), plain(p.get("description", ""))] for p in parameters]
+        rows = [[code(p["name"]), p["in"], _parameter_type(p), plain(p.get("description", ""))] for p in parameters]
         parts.append(table(["parameter", "in", "type", "meaning"], rows))
     if "requestBody" in operation:
         rows = [[code(media), _body(content)] for media, content in operation["requestBody"]["content"].items()]
@@ -71,6 +71,13 @@ def _operation(method: str, path: str, operation: Node) -> str:
     ]
     parts += ["**Answers**\n", table(["status", "when", "body", "headers"], rows)]
     return "\n".join(parts)
+
+
+def _parameter_type(parameter: Node) -> str:
+    """Describe the type of a parameter, which may be JSON text."""
+    if "schema" in parameter:
+        return _type(parameter["schema"])
+    return f"JSON text: {_type(parameter['content']['application/json']['schema'])}"
 
 
 def _answers(answer: Node) -> list[str]:

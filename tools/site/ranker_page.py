@@ -82,7 +82,8 @@ def _demo_files() -> dict[str, bytes]:
                 written.rank(np.array(golden.features, dtype=np.float64)) for golden in written.facts.golden_lists
             )
             answers[strategy] = [
-                {name: values.tolist() for name, values in answer._asdict().items()} for answer in ranked
+                {name: values.tolist() for name, values in answer._asdict().items() if values is not None}
+                for answer in ranked
             ]
     info = {
         "model": manifest.name,

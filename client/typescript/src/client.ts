@@ -258,15 +258,15 @@ function checkCandidate({ index, id }: Omit<PlacedCandidate, "rank">, request: S
 
 /** Throw unless an answer is the ranking of a request's candidates. */
 function checkRanking(answer: RerankResponse, request: Sent): void {
-  const { scores, ranks, results } = answer;
+  const { scores, ranks, probabilities, results } = answer;
   demand(answer.id === (request.id ?? null), `it has the id ${JSON.stringify(answer.id)}`);
   demand(typeof answer.model === "string" && typeof answer.version === "string", "it names no model and version");
   demand((request.version ?? answer.version) === answer.version, `it is of version ${answer.version}`);
   demand(["ok", "degraded"].includes(answer.meta.status), `its status is ${answer.meta.status}`);
   demand(typeof answer.route.strategy === "string", "it names no strategy");
-  for (const values of [scores, ranks]) {
-    demand(Array.isArray(values) && values.length === lengthOf(request), "it has not a score and a rank per candidate");
-    demand(values.every((value) => value === null || Number.isFinite(value)), "a score or a rank is no number");
+  for (const [name, values] of Object.entries({ scores, ranks, probabilities: probabilities ?? ranks })) {
+    demand(Array.isArray(values) && values.length === lengthOf(request), `its ${name} are not one per candidate`);
+    demand(values.every((value) => value === null || Number.isFinite(value)), `one of its ${name} is no number`);
   }
   const order = [...ranks.keys()].filter((index) => ranks[index] !== null);
   order.sort((one, other) => Number(ranks[one]) - Number(ranks[other]));

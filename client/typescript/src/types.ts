@@ -52,6 +52,8 @@ export interface CandidateExplanation {
   faults: { [name: string]: string };
   /** left out where no rule touched the list; all other ranks are those before rules */
   rules?: RuleReasons | null;
+  /** of all goals together, which give the order; left out where the first goal alone does, and where it is incomplete. first_stage and second_stage are of the first goal */
+  goals?: GoalContributions | null;
 }
 
 /** Allow no more than so many candidates with one value of a feature among the first places. */
@@ -76,6 +78,8 @@ export interface Comparison {
   first_stage: FeatureContribution[];
   /** empty where the second stage did not score both */
   second_stage: FeatureContribution[];
+  /** to the share by all goals; left out where different stages scored both for the first goal */
+  goals?: FeatureContribution[];
 }
 
 /** What a feature must be: one of ``values``, or from ``min`` to ``max``; values may stand without the object. */
@@ -86,6 +90,15 @@ export interface Condition {
   min?: number | null;
   /** the highest number */
   max?: number | null;
+}
+
+/** Leave out of the results what is probably not relevant. */
+export interface CutoffRule {
+  /** for answers and logs; default: its number */
+  name?: string | null;
+  action: "cutoff";
+  /** the lowest probability of a result */
+  min_probability: number;
 }
 
 /** Choose candidates for the first places that are unlike those above them (maximal marginal relevance). */
@@ -225,6 +238,20 @@ export interface FeatureWeight {
   weight: number;
 }
 
+/** Why a candidate has its share of the list by all goals together, which is the score here. The reference is its share with the reference score of each goal's ranker, all other candidates as they are. */
+export interface GoalContributions extends StageContributions {
+  /** the first goal first; they sum to score - reference_score, too */
+  goals: GoalShare[];
+}
+
+/** What the scores for one goal add to the share of the list by all goals together. */
+export interface GoalShare {
+  goal: string;
+  weight: number;
+  /** in units of the share, the weight included */
+  contribution: number;
+}
+
 /** What is served. */
 export interface Info {
   models: ServedModel[];
@@ -248,6 +275,10 @@ export interface Info {
   cutoffs: { [name: string]: number | null };
   /** by strategy, what its scores are divided by before the softmax, fitted on choices: relevance_score is then the probability of being chosen. A strategy that is not named has no such claim */
   temperatures: { [name: string]: number };
+  /** of a candidate, see probabilities of /rerank; null: there is none */
+  probability: ProbabilityInfo | null;
+  /** weight of each goal where a request has none, the first goal first; null: there is one */
+  goals: { [name: string]: number } | null;
   specialists: SpecialistInfo[];
   /** what becomes of features sent by name that the bundle lacks */
   unknown_features: "refuse" | "ignore";
@@ -281,6 +312,8 @@ export interface Meta {
   /** features that were sent by name and that the bundle does not know, the first of them; empty unless the service is set to ignore them (LISTWRIGHT_UNKNOWN_FEATURES) */
   ignored?: string[];
   timings_ms: Timings;
+  /** weight of each goal in the order; left out where there is one, or the others gave no score */
+  weights?: { [name: string]: number } | null;
   /** left out where the request is in no experiment that changes answers */
   experiment?: ExperimentPart | null;
   /** rules that touched a candidate, or were not applied; left out without any */
@@ -321,6 +354,16 @@ export interface PlacedCandidate {
   id: string | null;
   /** from 1 */
   rank: number;
+}
+
+/** What a probability is of. */
+export interface ProbabilityInfo {
+  /** choice: of being the one that is chosen, they sum to 1; relevance: of being relevant */
+  of: "choice" | "relevance";
+  /** held-out lists of the calibration; null for choices */
+  lists: number | null;
+  /** share of relevant candidates in these lists; null for choices */
+  mean: number | null;
 }
 
 /** An error (RFC 9457). */
@@ -388,6 +431,12 @@ interface RerankRequestBase {
   raw_scores?: boolean;
   /** every candidate has a score, and sorting by it gives ranks, see relevance_score; false: null (in binary forms NaN) where no single ranker scored a candidate */
   finite_scores?: boolean;
+  /** answer with probabilities, see /info; 422 where the bundle has none */
+  probabilities?: boolean;
+  /** leave candidates of a lower probability out of results, as a rule does; pinned ones stay */
+  min_probability?: number | null;
+  /** by goal; others have the weight that goals of /info gives. 422 where that is null */
+  weights?: { [name: string]: number } | null;
   /** number of candidates that were sent; 422 if another number arrives, because the list was split or merged on its way */
   expect_candidates?: number | null;
   /** what events name the query by, for the served log; default: id, else X-Request-ID */
@@ -401,7 +450,7 @@ interface RerankRequestBase {
   /** its version; 404 if it is not served; default: the current one */
   version?: string | null;
   /** of merchandising, beside those of the service's file */
-  rules?: (PinRule | ExcludeRule | BoostRule | CapRule | DiversifyRule)[] | null;
+  rules?: (PinRule | ExcludeRule | CutoffRule | BoostRule | CapRule | DiversifyRule)[] | null;
 }
 
 /** The order, best first in ``results`` and by input position in ``scores`` and ``ranks``. */
@@ -414,6 +463,8 @@ export interface RerankResponse {
   scores: (number | null)[];
   /** in input order, from 1; null for a candidate that a rule excludes */
   ranks: (number | null)[];
+  /** probability of each candidate, in input order; left out unless probabilities is true */
+  probabilities?: (number | null)[] | null;
   route: RouteInfo;
   meta: Meta;
 }
@@ -428,6 +479,8 @@ export interface RerankRows extends RerankRequestBase {
 export interface Result extends PlacedCandidate {
   /** share of the list, from a softmax over the candidates that were scored; sums to 1. It is the probability of being chosen where temperatures of GET /info names the strategy of the answer. Below 0 it is no share but a place: -1 for the first candidate below the cutoff, -2 for the next; for all in an interleaved list, see meta.experiment, and where no stage ran */
   relevance_score: number | null;
+  /** of being relevant to the first goal, or chosen, comparable between lists. Left out unless probabilities is true; null where nothing scored the list in time */
+  probability?: number | null;
   stage: "second" | "first" | "input";
   first_stage_score: number | null;
   first_stage_rank: number | null;
@@ -472,7 +525,7 @@ export interface RoutingInfo {
 /** A rule of merchandising on the list. */
 export interface RuleEffect {
   name: string;
-  action: "pin" | "exclude" | "boost" | "bury" | "cap" | "diversify";
+  action: "pin" | "exclude" | "cutoff" | "boost" | "bury" | "cap" | "diversify";
   /** how many it touched */
   candidates: number;
   /** why a rule of the service's file was not applied to this list; null if it was */
@@ -538,6 +591,10 @@ export interface Timings {
   second_stage: number | null;
   /** from the first byte of the request */
   total: number;
+  /** left out where it did not run */
+  probability?: number | null;
+  /** scores for goals besides the first; left out likewise */
+  goals?: number | null;
 }
 
 /** A feature that makes the query unlike the training queries. */

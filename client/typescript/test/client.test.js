@@ -292,6 +292,8 @@ describe("a script", () => {
     ["too many results", {}, { top_n: 1 }],
     ["too few scores", { scores: [0.5] }],
     ["too many ranks", { ranks: [1, 2, 3] }],
+    ["too few probabilities", { probabilities: [0.5] }],
+    ["probabilities that are text", { probabilities: ["0.5", "0.5"] }],
     ["scores that are text", { scores: ["0.5", "0.5"] }],
     ["a rank twice", { ranks: [1, 1] }],
     ["a rank of 0", { ranks: [0, 1] }],
@@ -312,6 +314,16 @@ describe("a script", () => {
       assert.deepEqual(await ask([[200, two]], {}, pair), two);
     });
   }
+
+  test("probabilities and weights go there and come back", async () => {
+    const results = [{ ...first, probability: 0.75 }, { ...second, probability: null }];
+    const meta = { ...two.meta, weights: { booked: 1, margin: 0.5 } };
+    const calibrated = { ...two, results, probabilities: [0.75, null], meta };
+    const options = { probabilities: true, min_probability: 0.1, weights: { margin: 0.5 } };
+    assert.deepEqual(await ask([[200, calibrated]], {}, { ...pair, ...options }), calibrated);
+    assert.deepEqual(JSON.parse(sent[0].body), { ...pair, ...options });
+    assert.equal((await ask([[200, two]], {}, { ...pair, weights: { margin: NaN } })).constructor, RangeError);
+  });
 
   test("a list with an excluded candidate, with top_n, as rows and as columns is an answer", async () => {
     const without = { ...two, ranks: [null, 1], results: [{ ...second, rank: 1 }] };

@@ -61,7 +61,10 @@ export function App() {
     const list = current.current.list;
     if (list && before?.fingerprint === info.fingerprint)
       change({ list: { ...list, golden: null }, answer: null, error: null });
-    else change({ ...withList(goldenList(shown, 0)), strategy: "auto", specialist: null });
+    else {
+      const options = { strategy: "auto", specialist: null, weights: null, minProbability: null };
+      change({ ...withList(goldenList(shown, 0)), ...options });
+    }
   }
 
   /** Open what a link holds; or else the list that is there already, or the first golden one. */

@@ -15,12 +15,16 @@ import polars as pl
 import pytest
 
 import listwright_client
+from listwright.ranking.bundle import load
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.order import finite_scores
 from listwright.service.api import info
+from listwright.service.app import create_app
+from listwright.service.settings import Settings
 from listwright.service.wire import schemas
 from listwright_client import AsyncClient, Client, RequestError, answers, options
 from support.http.client_calls import CODES, MATRIX, NAMES, ROWS, in_process
+from support.service.bundles import make_bundle
 
 
 def test_the_ranking_is_the_kernels(rerank, reranker):
@@ -68,6 +72,36 @@ def test_rules_leave_candidates_out_and_are_named(rerank):
         ("rule 2", "exclude", 1),
         ("campaign", "pin", 1),
     ]
+
+
+def test_probabilities_weights_and_a_cutoff_are_the_kernels(tmp_path):
+    folder = make_bundle(tmp_path / "shop" / "1", probability="relevance", goals={"margin": 0.3})
+    loaded = load(folder)
+    app = create_app(Settings(bundle=folder), models=loaded)
+    coded = np.array([[row["price"], row["stars"], row["bm25"], CODES[row["carrier"]]] for row in ROWS])
+    plain = loaded.reranker.rerank(CandidateList(coded), probability=True)
+    expected = loaded.reranker.rerank(CandidateList(coded), probability=True, weights={"margin": 2.0})
+    assert plain.order.tolist() != expected.order.tolist()
+    lowest = float(np.median(expected.probability))
+    options = {"probabilities": True, "weights": {"margin": 2.0}, "min_probability": lowest}
+    ranking = in_process(app, lambda client: client.rerank(ROWS, **options))
+    np.testing.assert_allclose(ranking.probabilities, expected.probability, rtol=1e-6)
+    assert ranking.order.tolist() == [index for index in expected.order if expected.probability[index] >= lowest]
+    assert [one.probability for one in ranking.results] == ranking.probabilities[ranking.order].tolist()
+    assert ranking.meta.weights == {"booked": 1.0, "margin": 2.0}
+    assert [(rule["name"], rule["candidates"]) for rule in ranking.meta.rules] == [("min_probability", 1)]
+    info = in_process(app, lambda client: client.info())
+    assert info.probability == answers.ProbabilityInfo("relevance", lists=30, mean=0.4)
+    assert info.goals == {"booked": 1.0, "margin": 0.3}
+
+
+@pytest.mark.parametrize("option", [{"probabilities": True}, {"min_probability": 0.5}, {"weights": {"margin": 0.5}}])
+def test_a_bundle_without_them_refuses_them_by_name(rerank, client, option):
+    with pytest.raises(RequestError) as caught:
+        rerank(MATRIX, **option)
+    assert (caught.value.status, caught.value.attempts) == (422, 1)
+    assert [fault.path for fault in caught.value.errors] == [f"$.{name}" for name in option]
+    assert (client.info().probability, client.info().goals) == (None, None)
 
 
 def test_every_word_arrives(rerank):
@@ -143,6 +177,7 @@ def test_every_field_of_a_request_has_its_word():
         (answers.Route, schemas.RouteInfo),
         (answers.Meta, schemas.Meta),
         (answers.FeatureInfo, info.FeatureInfo),
+        (answers.ProbabilityInfo, info.ProbabilityInfo),
     ],
 )
 def test_what_the_client_reads_is_what_the_service_says(value, model):

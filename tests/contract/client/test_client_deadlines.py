@@ -22,9 +22,9 @@ def ranked_requests(monkeypatch):
     """``timeout_ms`` of each request that is ranked, and the seconds that it has left."""
     requests, rank = [], pipeline.rank
 
-    def watched(asked, routing_policy, deadline):
+    def watched(asked, deadline, **options):
         requests.append((asked.options.timeout_ms, deadline.left_s))
-        return rank(asked, routing_policy, deadline)
+        return rank(asked, deadline, **options)
 
     monkeypatch.setattr(pipeline, "rank", watched)
     return requests

@@ -159,10 +159,17 @@ def operated(tmp_path_factory):
 def document_of(models):
     """The document of a service that has gone from version 6 to version 7."""
     for seed, version in enumerate(("6", "7")):
-        make_bundle(models / "shop" / version, cutoff=5, specialists=3, seed=seed)
+        make_bundle(
+            models / "shop" / version,
+            cutoff=5,
+            specialists=3,
+            seed=seed,
+            probability="relevance",
+            goals={"margin": 0.3},
+        )
     folder.point(models, "shop", "6")
     app = create_app(Settings(models=models, max_candidates=50, admin_key=KEY, poll_s=0, queue_ms=600_000))
-    app.openapi_schema = for_this_bundle(app.openapi())
+    app.openapi_schema = for_this_bundle(app.openapi(), has_goals=True)
     document = schemathesis.openapi.from_asgi("/openapi.json", app)
     folder.point(models, "shop", "7")
     assert asked(document["/admin/reload"]["POST"].Case()).status_code == 200

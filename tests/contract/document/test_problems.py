@@ -280,7 +280,7 @@ def test_wrong_envelope_carries_its_path(live, body, path):
         ({"rules": [{"action": "pin", "id": "sku-1"}]}, "is required"),
         (
             {"rules": [{"action": "promote"}]},
-            "unknown action 'promote': use one of pin, exclude, boost, bury, cap, diversify",
+            "unknown action 'promote': use one of pin, exclude, cutoff, boost, bury, cap, diversify",
         ),
         ({"rules": [{"action": "exclude", "ids": []}] * 101}, "expected at most 100 items"),
     ],

@@ -65,10 +65,10 @@ def test_a_success_between_failures_starts_the_count_again(running):
 def test_one_that_raises_anything_harms_nobody(running, monkeypatch):
     rank = pipeline.rank
 
-    def raising(asked, routing_policy, deadline):
+    def raising(asked, deadline, **options):
         if asked.bundle.manifest.name == "next":
             raise ZeroDivisionError("of the challenger")
-        return rank(asked, routing_policy, deadline)
+        return rank(asked, deadline, **options)
 
     monkeypatch.setattr(pipeline, "rank", raising)
     with running(experiment("interleave", max_failures=2)) as client:
@@ -80,9 +80,9 @@ def test_one_that_raises_anything_harms_nobody(running, monkeypatch):
 def test_without_time_for_the_challenger_control_answers_alone_and_nothing_is_counted(running, tmp_path, monkeypatch):
     rank = pipeline.rank
 
-    def late(asked, routing_policy, deadline):
+    def late(asked, deadline, **options):
         until = pipeline.Deadline(0.0) if asked.bundle.manifest.name == "next" else deadline
-        return rank(asked, routing_policy, until)
+        return rank(asked, until, **options)
 
     monkeypatch.setattr(pipeline, "rank", late)
     with running(experiment("interleave", max_failures=1)) as client:

@@ -19,6 +19,7 @@ from support.http.rerank_requests import (
     without_timings,
 )
 from support.service.asgi import serving
+from support.service.bundles import make_bundle
 
 PATH = "/explain"
 
@@ -180,3 +181,52 @@ def sent_to_rerank(client):
         "listwright_requests_total", {"path": "/rerank", "status": "200"}
     )
     return range(int(count or 0))
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A service whose bundle ranks by several goals, with probabilities."""
+    folder = make_bundle(
+        tmp_path_factory.mktemp("goals") / "shop" / "7", kind=None, goals={"margin": 0.5}, probability="relevance"
+    )
+    with serving(folder, explain=True, timeout_ms=600_000, explain_timeout_ms=600_000) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"weights": {"margin": 3.0}}, {"weights": {"booked": 0.0}, "probabilities": True}]
+)
+def test_goals_are_explained_by_the_weights_of_the_request(several, more):
+    ranked = several.post("/rerank", json=matrix() | more).json()
+    found = explained(several, matrix() | more | {"candidate": 2, "against": 0})
+    assert without_timings(found["ranking"]) == without_timings(ranked)
+    goals = found["explanations"][0]["goals"]
+    assert {one["goal"]: one["weight"] for one in goals["goals"]} == ranked["meta"]["weights"]
+    for parts in (goals["goals"], goals["contributions"]):
+        total = sum(one["contribution"] for one in parts)
+        assert total == pytest.approx(goals["score"] - goals["reference_score"], abs=1e-6)
+    document = several.app.openapi()
+    words = {"$ref": "#/components/schemas/ExplainResponse", "components": document["components"]}
+    Draft202012Validator(words).validate(found)
+
+
+def test_a_cutoff_is_told_as_a_rule(several):
+    found = explained(several, matrix() | {"candidate": 2, "min_probability": 0.999})
+    assert found["explanations"][0]["rules"] == {"rank": None, "names": ["min_probability"]}
+
+
+def test_goals_are_not_told_of_without_any(client):
+    (found,) = explained(client, matrix() | {"candidate": 1, "against": 0})["explanations"]
+    assert "goals" not in found
+    assert "goals" not in found["against"]
+
+
+def test_weights_and_probabilities_are_those_of_rerank(tmp_path):
+    folder = make_bundle(tmp_path / "shop" / "7", cutoff=5, probability="relevance", goals={"margin": 0.3})
+    with serving(folder, explain=True, timeout_ms=600_000, explain_timeout_ms=600_000) as client:
+        for more in ({}, {"weights": {"margin": 3}, "probabilities": True, "min_probability": 0.4}):
+            found = explained(client, matrix() | more | {"candidate": 1})
+            ranked = client.post("/rerank", json=matrix() | more).json()
+            assert without_timings(found["ranking"]) == without_timings(ranked)
+        problem = check(client.post(PATH, json=matrix() | {"candidate": 1, "weights": {"x": 1}}), 422, "candidate")
+        assert problem["errors"][0]["path"] == "$.weights"

@@ -142,7 +142,7 @@ def in_json(data, shape=(7, 4)):
         (raw_ids(SHORT_IDS + b"\x01\0\0\0b!"), 422, "candidate", "$.inputs[1]"),
         (body([features()], RAW, outputs=[{"name": "ids"}]), 422, "candidate", "$.outputs[0].name"),
         (body([features()], RAW, outputs=[{"name": "scores"}] * 2), 422, "candidate", "$.outputs[1].name"),
-        (body([features()], RAW, outputs=[{"name": "scores"}] * 6), 422, "invalid-request", "$.outputs"),
+        (body([features()], RAW, outputs=[{"name": "scores"}] * 7), 422, "invalid-request", "$.outputs"),
         (body([features()], RAW, outputs=[{"name": "x"}]), 422, "invalid-request", "$.outputs[0].name"),
         (
             body([features()], RAW, outputs=[{"name": "scores", "parameters": {"classification": 3}}]),

@@ -100,7 +100,11 @@ def test_another_bundle_is_refused_beside_any_body(post, query):
     assert post(query).status_code in (404, 422)
 
 
-@pytest.mark.parametrize("word", sorted(Envelope.model_fields.keys() - {"context"}))
+OF_OTHER_BUNDLES = {"probabilities", "min_probability", "weights"}
+"""Options that this bundle refuses, see test_probabilities_over_http.py."""
+
+
+@pytest.mark.parametrize("word", sorted(Envelope.model_fields.keys() - {"context"} - OF_OTHER_BUNDLES))
 def test_a_word_of_the_body_is_not_contradicted(live, word):
     said = {
         "raw_scores": True,

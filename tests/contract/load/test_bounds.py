@@ -21,11 +21,11 @@ class Held:
         self.started, self.go, self.count = threading.Semaphore(0), threading.Event(), 0
         rank = pipeline.rank
 
-        def waiting(*arguments):
+        def waiting(*arguments, **options):
             self.count += 1
             self.started.release()
             assert self.go.wait(PATIENCE_S)
-            return rank(*arguments)
+            return rank(*arguments, **options)
 
         monkeypatch.setattr(pipeline, "rank", waiting)
 
@@ -224,7 +224,11 @@ def test_where_no_degraded_answer_is_wanted_there_is_an_error(bundle_folder):
 def test_answers_after_their_deadline_are_counted(bundle_folder, monkeypatch):
     with serving(bundle_folder) as client:
         rank = pipeline.rank
-        monkeypatch.setattr(pipeline, "rank", lambda *a: (until(lambda: a[2].left_s < 0), rank(*a[:2], NO_DEADLINE))[1])
+        monkeypatch.setattr(
+            pipeline,
+            "rank",
+            lambda asked, by, **more: (until(lambda: by.left_s < 0), rank(asked, NO_DEADLINE, **more))[1],
+        )
         assert client.post("/rerank", json={**BODY, "timeout_ms": 20}).json()["meta"]["status"] == "ok"
         monkeypatch.setattr(pipeline, "rank", rank)
         assert client.post("/rerank", json=BODY | {"timeout_ms": 50_000}).json()["meta"]["status"] == "ok"

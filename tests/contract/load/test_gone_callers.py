@@ -24,9 +24,9 @@ def held(monkeypatch):
     """Rankings wait until this is set."""
     go, rank = threading.Event(), pipeline.rank
 
-    def waiting(*arguments):
+    def waiting(*arguments, **options):
         assert go.wait(PATIENCE_S)
-        return rank(*arguments)
+        return rank(*arguments, **options)
 
     monkeypatch.setattr(pipeline, "rank", waiting)
     yield go

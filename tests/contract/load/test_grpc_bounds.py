@@ -40,10 +40,10 @@ class Held:
         self.go, self.deadlines = threading.Event(), []
         rank = pipeline.rank
 
-        def waiting(request, policy, deadline):
+        def waiting(request, deadline, **options):
             self.deadlines.append(deadline.left_s)
             assert self.go.wait(PATIENCE_S)
-            return rank(request, policy, deadline)
+            return rank(request, deadline, **options)
 
         monkeypatch.setattr(pipeline, "rank", waiting)
 

@@ -9,6 +9,7 @@ from support.http.processes import Process
 from support.pages.browsing import chromium
 from support.pages.explained import explained
 from support.pages.page_actions import ranked, select
+from support.service.bundles import make_bundle
 from support.waiting import NEVER_S, PATIENCE_S
 
 DEMO = Path(__file__).resolve().parents[3] / "models" / "demo" / "1"
@@ -33,6 +34,16 @@ def demo():
 def explaining():
     """A service of the demo with its page, which explains."""
     service = Process(bundle=DEMO, ui="true", explain="true", explain_timeout_ms=1000 * NEVER_S, keep_alive_s=NEVER_S)
+    yield service.wait_until_ready()
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def calibrated(tmp_path_factory):
+    """A service with its page, of a bundle with probabilities of relevance and goals; it explains."""
+    path = tmp_path_factory.mktemp("models") / "shop" / "1"
+    make_bundle(path, probability="relevance", goals={"margin": 0.3, "eco": 0.0})
+    service = Process(bundle=path, ui="true", explain="true", queue_ms=1000 * NEVER_S, keep_alive_s=NEVER_S)
     yield service.wait_until_ready()
     service.stop()
 

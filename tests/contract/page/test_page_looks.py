@@ -1,12 +1,13 @@
 """How the page looks and reads: no fault that axe-core finds, and nothing over the edge, from telephone to wide screen."""
 
+import re
 from pathlib import Path
 
 import httpx
 import pytest
 
 from support.pages.explained import explained
-from support.pages.page_actions import lies_over_the_edge, ranked, show
+from support.pages.page_actions import lies_over_the_edge, ranked, show, slide
 from support.waiting import until
 
 pytestmark = pytest.mark.nightly
@@ -92,6 +93,21 @@ def test_nothing_lies_over_the_edge(shown, tab, width):
             .map(one => one.outerHTML.slice(0, 80))"""
     )
     assert outside == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1600])
+def test_probabilities_and_goals_have_no_fault_and_lie_within_the_edge(calibrated, open_page, axe, width, scheme):
+    page = open_page(calibrated, width=width, scheme=scheme)
+    page.get_by_label("Golden list of the bundle").select_option("5")
+    slide(page, "margin", 0.9)
+    slide(page, "Leave out below", 40)
+    page.get_by_text(re.compile("of 12 left out")).wait_for()
+    assert faults(page, axe) == []
+    assert lies_over_the_edge(page) <= 0
+    slide(page, "Leave out below", 100)
+    page.get_by_text("Every candidate is left out.").wait_for()
+    assert faults(page, axe) == []
 
 
 def test_tabs_are_walked_by_arrow_keys_and_reached_by_address(demo, open_page):

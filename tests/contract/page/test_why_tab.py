@@ -56,6 +56,30 @@ def test_bars_have_the_size_and_the_side_of_what_they_stand_for(why):
     )
 
 
+def test_goals_are_explained_together(why):
+    shares = [
+        {"goal": "booked", "weight": 1.0, "contribution": 0.75},
+        {"goal": "margin", "weight": 0.3, "contribution": -0.25},
+    ]
+    together = {**explained()["explanations"][0]["first_stage"], "ranker": "goals", "score": 2.5, "goals": shares}
+    page, _ = why(explained(goals=together))
+    by_goal = page.get_by_role("region", name="All goals: by goal")
+    by_goal.wait_for()
+    rows = [" ".join(text.split()) for text in by_goal.get_by_role("row").all_inner_texts()]
+    assert rows == ["goal weight adds to the score", "booked 1 +0.75", "margin 0.3 −0.25"]
+    assert "The stages below are of booked alone." in " ".join(text_of(page).split())
+    assert page.get_by_role("region", name="All goals: by feature").get_by_role("row").count() == 1 + 10
+
+
+def test_goals_that_were_late_say_so_and_one_goal_says_nothing(why):
+    page, _ = why(explained(incomplete=["goals"]))
+    page.get_by_role("heading", name="All goals").wait_for()
+    assert "goals is not complete" in text_of(page)
+    page, _ = why()
+    page.get_by_text("offer-3 is number 2 of 5.").wait_for()
+    assert page.get_by_role("heading", name="All goals").count() == 0
+
+
 def test_what_it_would_take_can_be_tried(why):
     page, _ = why()
     page.get_by_role("listitem").filter(has_text="n5 from 1.5").get_by_role("button", name="Try it").click()

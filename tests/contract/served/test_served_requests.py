@@ -178,3 +178,20 @@ def test_answers_are_the_same_with_and_without_a_log(logged, shop):
     assert [without_timings(answer.json()) for answer in with_log] == [
         without_timings(answer.json()) for answer in without
     ]
+
+
+def test_probabilities_and_weights_where_there_are_any(shop, logged, tmp_path):
+    _, (record,) = logged(json_request(**by_name()))
+    assert (record.probabilities, record.weights) == (None, None)
+    folder = make_bundle(tmp_path / "shop" / "8", cutoff=5, probability="relevance", goals={"margin": 0.3})
+    bodies = (by_name(), by_name(probabilities=True), by_name(min_probability=0.5, weights={"margin": 2}, top_n=2))
+    (tmp_path / "log").mkdir()
+    with serving(folder, served_log=tmp_path / "log") as client:
+        answers = [client.post("/rerank", json=body).json() for body in bodies]
+    plain, asked, cut = files.records(files.log_files(tmp_path / "log", unfinished=False))
+    assert plain.probabilities is None
+    assert plain.weights == asked.weights == {"booked": 1.0, "margin": 0.3}
+    assert asked.probabilities.tolist() == cut.probabilities.tolist() == answers[1]["probabilities"]
+    assert cut.weights == {"booked": 1.0, "margin": 2.0}
+    assert cut.order.tolist() == [result["index"] for result in answers[2]["results"]]
+    assert [(rule.name, rule.action) for rule in cut.rules] == [("min_probability", "cutoff")]

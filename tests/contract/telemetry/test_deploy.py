@@ -47,7 +47,8 @@ def test_promtool_agrees(command):
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory):
     """Names of all series of a service that has ranked, degraded, refused and been asked for its metrics, and labels."""
-    folder = make_bundle(tmp_path_factory.mktemp("deploy") / "shop" / "1", graph="nan", specialists=2, margin=0.0)
+    options = {"graph": "nan", "specialists": 2, "margin": 0.0, "probability": "relevance"}
+    folder = make_bundle(tmp_path_factory.mktemp("deploy") / "shop" / "1", **options)
     file = written(folder.parent / "experiments.toml", experiment("shadow", challenger="shop", name="a"))
     rules = folder.parent / "rules.toml"
     rules.write_text("")

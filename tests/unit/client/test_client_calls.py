@@ -14,6 +14,7 @@ from listwright_client import (
     ConnectionFailedError,
     DeadlineExceededError,
     OverloadedError,
+    RequestError,
     ServerError,
     UnavailableError,
 )
@@ -38,6 +39,30 @@ def test_one_good_answer(client, server):
     with pytest.raises(ValueError, match="read-only"):
         ranking.scores[0] = 1.0
     assert server.pauses == []
+
+
+def test_probabilities_and_weights_are_read(client, server):
+    results = [
+        {**result, "probability": share} for result, share in zip(answer()["results"], (0.75, None), strict=True)
+    ]
+    meta = {**answer()["meta"], "weights": {"booked": 1, "margin": 0.5}}
+    server.says(good(results=results, probabilities=[0.75, None], meta=meta), good())
+    ranking = client.rerank(MATRIX, probabilities=True, weights={"margin": 0.5})
+    np.testing.assert_array_equal(ranking.probabilities, [0.75, np.nan])
+    assert [result.probability for result in ranking.results] == [0.75, None]
+    assert ranking.meta.weights == {"booked": 1, "margin": 0.5}
+    with pytest.raises(ValueError, match="read-only"):
+        ranking.probabilities[0] = 1.0
+    without = client.rerank(MATRIX)
+    assert (without.probabilities, without.results[0].probability, without.meta.weights) == (None, None, None)
+
+
+@pytest.mark.parametrize("option", [{"probabilities": True}, {"min_probability": 0.5}, {"weights": {"margin": 0.5}}])
+def test_a_service_that_does_not_know_an_option_is_not_asked_again(client, server, option):
+    server.says(refusing(422))
+    with pytest.raises(RequestError) as caught:
+        client.rerank(MATRIX, **option)
+    assert (caught.value.status, caught.value.attempts, len(server.requests)) == (422, 1, 1)
 
 
 @pytest.mark.parametrize("status", [429, 503])

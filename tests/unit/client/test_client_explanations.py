@@ -39,7 +39,8 @@ WHOLE = {
         "training_quantiles": {"0.99": 0.6},
         "features": [{"feature": "price", "value": None, "anomaly_without": 0.4}],
     },
-    "against": {"index": 0, "id": "a", "first_stage": [SHARE], "second_stage": []},
+    "against": {"index": 0, "id": "a", "first_stage": [SHARE], "second_stage": [], "goals": [SHARE]},
+    "goals": {**STAGE, "ranker": "goals", "goals": [{"goal": "booked", "weight": 1, "contribution": 0.25}]},
     "incomplete": ["passing"],
     "faults": {"passing": "it gave NaN"},
 }
@@ -110,6 +111,8 @@ def test_every_part_is_read(client, server):
         whole.first_stage.contributions,
         (),
     )
+    assert whole.goals.contributions == whole.against.goals == whole.first_stage.contributions
+    assert [(share.goal, share.weight, share.contribution) for share in whole.goals.goals] == [("booked", 1, 0.25)]
     assert (whole.incomplete, whole.faults) == (("passing",), {"passing": "it gave NaN"})
     assert (whole.router.probabilities, whole.router.gains, whole.router.margin) == ((0.25, 0.75), (0.5, 1.5), 0.1)
     assert whole.passing.untried == 3

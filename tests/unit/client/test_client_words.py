@@ -18,11 +18,20 @@ def test_only_what_is_given_is_sent(client, server):
     client.rerank(MATRIX)
     client.rerank(MATRIX, strategy="srm", specialist=0, raw_scores=False, top_n=None, model="shop", id="q")
     client.rerank(MATRIX, context={}, version="7", timeout_ms=None)
+    client.rerank(MATRIX, probabilities=True, min_probability=np.float32(0.1), weights={"booked": 1, "margin": 0.5})
+    client.rerank(MATRIX, probabilities=False, min_probability=None, weights=None)
     features = MATRIX.tolist()
     assert server.bodies() == [
         {"features": features},
         {"features": features, "strategy": "srm", "specialist": 0, "raw_scores": False, "model": "shop", "id": "q"},
         {"features": features, "context": {}, "version": "7"},
+        {
+            "features": features,
+            "probabilities": True,
+            "min_probability": 0.1,
+            "weights": {"booked": 1, "margin": 0.5},
+        },
+        {"features": features, "probabilities": False},
     ]
 
 

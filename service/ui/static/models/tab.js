@@ -1,7 +1,7 @@
 /** Models: what is served, how good it was on held-out queries, what was refused; reload and rollback. */
 
 import { html, useState } from "../shared/html.js";
-import { shortened } from "../shared/format.js";
+import { number, shortened } from "../shared/format.js";
 import { askReport, reportAddress, storedKey } from "../shared/service.js";
 import { Trouble } from "../shared/trouble.js";
 import { Change } from "./change.js";
@@ -75,6 +75,7 @@ function Refused({ refused }) {
 /** @param {{info: any, shown: any}} props the chosen bundle in facts */
 function About({ info, shown }) {
   const cutoffs = Object.entries(info.cutoffs).map(([name, cutoff]) => `${name} ${cutoff ?? "the whole list"}`);
+  const weights = Object.entries(info.goals ?? {}).map(([name, weight]) => `${name} ${number(weight)}`);
   const facts = [
     ["made", info.created_at],
     ["data", shown?.data],
@@ -83,6 +84,8 @@ function About({ info, shown }) {
     ["strategies", info.strategies.join(", ")],
     ["auto means", info.default_strategy + (shown?.default_reason ? `: ${shown.default_reason}` : "")],
     ["scored by the second stage", cutoffs.join(", ")],
+    ["probability", info.probability ? `of being ${info.probability.of === "choice" ? "chosen" : "relevant"}` : ""],
+    ["weights of goals", weights.join(", ")],
     ["specialists", info.specialists.length || "none"],
     ["routing", info.routing.enabled ? "on" : `off: ${info.routing.reason}`],
     ["fingerprint", info.fingerprint],

@@ -5,8 +5,9 @@ import { plural, shortened } from "../shared/format.js";
 import { Note, Trouble, Waiting } from "../shared/trouble.js";
 import { Editor } from "./editor.js";
 import { edited, restored } from "./list.js";
+import { Cutoff, Goals, Options } from "./options.js";
 import { Order } from "./order.js";
-import { BEFORE, comparable } from "./places.js";
+import { comparable } from "./places.js";
 
 /**
  * @param {object} props
@@ -21,7 +22,7 @@ import { BEFORE, comparable } from "./places.js";
  */
 export function Board({ info, shown, work, onWork, onAgain, source, buttons, below }) {
   const { list, answer, baseline, error, busy, selected, strategy, specialist } = work;
-  const offered = answer ? comparable(answer, list.edits.size ? baseline : null) : [];
+  const offered = answer ? comparable(answer, list.edits.size || work.weights ? baseline : null) : [];
   const before = offered.includes(work.before)
     ? work.before
     : (offered.at(offered.includes("first") ? 1 : 0) ?? "input");
@@ -34,10 +35,21 @@ export function Board({ info, shown, work, onWork, onAgain, source, buttons, bel
           info=${info}
           offered=${offered}
           before=${before}
+          weighted=${work.weights !== null}
           strategy=${strategy}
           specialist=${specialist}
           onWork=${onWork}
         />`
+      }
+      ${
+        list &&
+        info.goals &&
+        html`<${Goals} goals=${info.goals} weights=${work.weights} onWork=${onWork} />`
+      }
+      ${
+        list &&
+        info.probability &&
+        html`<${Cutoff} of=${info.probability.of} least=${work.minProbability} answer=${answer} onWork=${onWork} />`
       }
     </div>
     <div class="middle">
@@ -55,6 +67,7 @@ export function Board({ info, shown, work, onWork, onAgain, source, buttons, bel
           answer=${answer}
           baseline=${baseline}
           before=${before}
+          weighted=${work.weights !== null}
           selected=${selected}
           busy=${busy}
           onSelect=${(index) => onWork({ selected: index })}
@@ -129,44 +142,4 @@ function Rules({ rules }) {
       </li>`,
     )}
   </ul>`;
-}
-
-/** @param {any} props */
-function Options({ info, offered, before, strategy, specialist, onWork }) {
-  const mayName = info.specialists.length > 0 && (strategy === "auto" || strategy === "srm");
-  return html`<section class="panel" aria-labelledby="options-title">
-    <h2 id="options-title">How to rank</h2>
-    <p class="field">
-      <label for="strategy">Strategy</label>
-      <select
-        id="strategy"
-        value=${strategy}
-        onChange=${(event) => onWork({ strategy: event.target.value, specialist: null })}
-      >
-        ${info.strategies.map(
-          (name) => html`<option value=${name}>${name === "auto" ? `auto (${info.default_strategy})` : name}</option>`,
-        )}
-      </select>
-    </p>
-    ${
-      mayName &&
-      html`<p class="field">
-      <label for="specialist">Specialist</label>
-      <select
-        id="specialist"
-        value=${specialist ?? ""}
-        onChange=${(event) => onWork({ specialist: event.target.value === "" ? null : Number(event.target.value) })}
-      >
-        <option value="">whoever is chosen</option>
-        ${info.specialists.map(({ number }) => html`<option value=${number}>${number}</option>`)}
-      </select>
-    </p>`
-    }
-    <p class="field">
-      <label for="before">Compare with</label>
-      <select id="before" value=${before} onChange=${(event) => onWork({ before: event.target.value })}>
-        ${offered.map((name) => html`<option value=${name}>${BEFORE[name]}</option>`)}
-      </select>
-    </p>
-  </section>`;
 }

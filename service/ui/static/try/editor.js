@@ -1,8 +1,9 @@
 /** The values of one candidate, each of which can be changed. */
 
 import { html, useState } from "../shared/html.js";
-import { cell, number, shortened, shortest } from "../shared/format.js";
+import { cell, number, shortened } from "../shared/format.js";
 import { nameOf } from "./list.js";
+import { NumberField } from "./number_field.js";
 
 /** Cells that are drawn at a time: the filter finds the others. */
 const MOST_CELLS = 160;
@@ -79,13 +80,11 @@ function Cell({ id, name, feature, value, original, onValue }) {
 }
 
 /**
- * A number as a field and, where training's quantiles are known, a slider. What is typed stands as it is until the
- * field is left: half a number, such as "-0.", has no value of its own, and writing the value back would cut it off.
+ * A number as a field and, where training's quantiles are known, a slider.
  *
  * @param {{id: string, name: string, feature: any, value: any, onValue: (value: any) => void}} props
  */
 function NumberInput({ id, name, feature, value, onValue }) {
-  const [typed, setTyped] = useState(/** @type {{text: string, value: any} | null} */ (null));
   const quantiles = feature?.quantiles;
   const missing = value === null;
   const slides = quantiles && quantiles.at(-1) > quantiles[0];
@@ -93,21 +92,12 @@ function NumberInput({ id, name, feature, value, onValue }) {
   return html`${
     slides && html`<${Slider} id=${id} name=${name} quantiles=${quantiles} value=${value} onValue=${onValue} />`
   }
-    <input
+    <${NumberField}
       id=${slides ? `${id}-number` : id}
       aria-label=${slides ? `${shortened(name)}, number` : undefined}
-      class="number"
-      type="number"
-      step="any"
       placeholder="missing"
-      value=${typed && Object.is(typed.value, value) ? typed.text : shown(value)}
-      onInput=${(event) => {
-        const { value: text, validity } = event.target;
-        const meant = validity.badInput ? value : text === "" ? null : Number(text);
-        setTyped({ text, value: meant });
-        onValue(meant);
-      }}
-      onBlur=${() => setTyped(null)}
+      value=${value}
+      onValue=${onValue}
     />
     <label class="missing"
       ><input
@@ -125,9 +115,6 @@ function NumberInput({ id, name, feature, value, onValue }) {
       </span>`
     }`;
 }
-
-/** @param {number | string | null} value as the field shows it: of a float32, no digit is noise */
-const shown = (value) => (typeof value === "number" ? shortest(value) : (value ?? ""));
 
 /** @param {{id: string, name: string, quantiles: number[], value: any, onValue: (value: number) => void}} props */
 function Slider({ id, name, quantiles, value, onValue }) {

@@ -24,11 +24,12 @@ const STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -Inf
  * @param {any} props.answer
  * @param {any} props.baseline
  * @param {import("./places.js").Before} props.before
+ * @param {boolean} props.weighted whether weights are not the default ones
  * @param {number} props.selected index of a candidate
  * @param {(index: number) => void} props.onSelect
  * @param {boolean} props.busy
  */
-export function Order({ list, answer, baseline, before, selected, onSelect, busy }) {
+export function Order({ list, answer, baseline, before, weighted, selected, onSelect, busy }) {
   const places = useMemo(() => placesOf(answer, baseline, before), [answer, baseline, before]);
   const [start, setStart] = useState(0);
   const length = places.byRank.length;
@@ -53,13 +54,15 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
 
   const right = places.byRank.slice(first, first + PART);
   const left = places.byBefore.slice(first, first + PART);
-  const most = Math.max(...places.byRank.map(({ share }) => share ?? 0));
-  const title = before === "input" ? "As sent" : before === "first" ? "First stage" : "Before my edits";
+  const most = Math.max(...places.byRank.map(figureOf));
+  const title = { input: "As sent", first: "First stage", edits: weighted ? "Before my changes" : "Before my edits" };
   return html`<div class=${`order ${busy ? "busy" : ""}`}>
     <div class="columns">
-      <h3 id="before-title">${title}</h3>
+      <h3 id="before-title">${title[before]}</h3>
       <span></span>
-      <h3 id="after-title">Now: ${answer.route.strategy}</h3>
+      <h3 id="after-title">Now: ${answer.route.strategy}${
+        right.some(({ probability }) => probability !== null) && html` <span class="unit">probability</span>`
+      }</h3>
       <ol class="places" aria-hidden="true">
         ${left.map(
           (place) => html`<li
@@ -103,20 +106,18 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
               <span aria-hidden="true">${moved(place)}</span>
               <span class="unseen">${movedInWords(place)}</span>
             </span>
-            <span class="share" style=${{ "--share": most > 0 ? (place.share ?? 0) / most : 0 }}>
-              <span class="score">${place.share === null ? "below the cutoff" : percent(place.share)}</span>
+            <span class="share" style=${{ "--share": most > 0 ? figureOf(place) / most : 0 }}>
+              <span class="score">${scoreNow(place)}</span>
             </span>
           </li>`,
         )}
       </ol>
     </div>
     ${length > PART && html`<${Parts} length=${length} first=${first} onStart=${setStart} />`}
+    ${length === 0 && html`<p class="empty">Every candidate is left out.</p>`}
     <p class="said" role="status">
-      ${
-        chosen &&
-        html`<bdi>${shortened(nameOf(list, selected), 48)}</bdi>: place ${chosen.rank} of ${length},
-          ${` ${movedInWords(chosen)}`}.`
-      }
+      <bdi>${shortened(nameOf(list, selected), 48)}</bdi>:
+      ${chosen ? ` place ${chosen.rank} of ${length}, ${movedInWords(chosen)}` : " left out"}.
     </p>
   </div>`;
 }
@@ -125,6 +126,15 @@ export function Order({ list, answer, baseline, before, selected, onSelect, busy
 function kindOf(place, selected) {
   const way = place.rank < place.was ? "up" : place.rank > place.was ? "down" : "same";
   return `place ${way} ${place.index === selected ? "selected" : ""}`;
+}
+
+/** @param {Place} place */
+const figureOf = ({ probability, share }) => probability ?? share ?? 0;
+
+/** @param {Place} place */
+function scoreNow({ probability, share }) {
+  if (probability === null) return share === null ? "below the cutoff" : percent(share);
+  return html`<span class="unseen">probability </span>${percent(probability)}`;
 }
 
 /** @param {Place} place @param {import("./places.js").Before} before */
@@ -154,7 +164,7 @@ function Lines({ left, right, first, selected }) {
     focusable="false"
   >
     ${all.map((place) => {
-      const [from, to] = [y(place.was), y(place.rank)];
+      const [from, to] = [y(place.before), y(place.rank)];
       const path = `M 0 ${from} C 45 ${from} 55 ${to} 100 ${to}`;
       const kind = kindOf(place, selected);
       return html`<path key=${place.index} d=${path} class=${kind} vector-effect="non-scaling-stroke" />`;

@@ -6,6 +6,8 @@
  * @property {number} index
  * @property {number} rank now
  * @property {number} was rank before
+ * @property {number} before its place among those that have one now, from 1: rules exclude others
+ * @property {number | null} probability null: the bundle has none
  * @property {number | null} share of the list; null: the candidate was not scored
  * @property {number | null} scoreBefore
  * @property {string} stage that ordered it
@@ -41,16 +43,19 @@ export function placesOf(answer, baseline, before) {
       first: one.first_stage_rank ?? one.index + 1,
       edits: baseline?.ranks[one.index] ?? one.rank,
     }[before],
+    before: 0,
+    probability: one.probability ?? null,
     share: shareOf(one.relevance_score),
     scoreBefore: {
       input: null,
       first: one.first_stage_score,
-      edits: baseline ? shareOf(baseline.scores[one.index]) : null,
+      edits: baseline ? (baseline.probabilities?.[one.index] ?? shareOf(baseline.scores[one.index])) : null,
     }[before],
     stage: one.stage,
     rules: one.rules ?? [],
   }));
   const byBefore = [...byRank].sort((one, other) => one.was - other.was);
+  byBefore.forEach((place, at) => (place.before = at + 1));
   const byIndex = new Array(answer.ranks.length); // a candidate that a rule excludes has no place
   for (const place of byRank) byIndex[place.index] = place;
   return { byRank, byBefore, byIndex };

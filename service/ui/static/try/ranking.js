@@ -12,6 +12,8 @@
  * @property {string} before see places.js
  * @property {string} strategy
  * @property {number | null} specialist
+ * @property {Record<string, number> | null} weights of goals that have not the default one
+ * @property {number | null} minProbability candidates below it are left out; null: none
  */
 
 import { useCallback, useEffect, useMemo, useRef, useState } from "../shared/html.js";
@@ -30,11 +32,13 @@ const EMPTY = {
   before: "first",
   strategy: "auto",
   specialist: null,
+  weights: null,
+  minProbability: null,
 };
 
 /**
- * What an unedited list was answered, and who was asked: an answer of another ranker says nothing of what the edits
- * did.
+ * What an unedited list was answered with default weights, and who was asked: an answer of another ranker says nothing
+ * of what the changes did.
  *
  * @typedef {{original: any[][], who: string, answer: any}} Unedited
  */
@@ -44,6 +48,22 @@ const EMPTY = {
  * @returns {Partial<Work>} what changes with another list; nothing that was said of the former one stays
  */
 export const withList = (list) => ({ list, answer: null, error: null, selected: 0, pinned: null });
+
+/**
+ * @param {any} info of `GET /info`
+ * @param {Work} work
+ * @returns {object} fields of a request for the list at hand, besides the list
+ */
+export function fieldsOf(info, { strategy, specialist, weights, minProbability }) {
+  return {
+    ...rankerOf(info, strategy, specialist),
+    weights: info.goals && weights,
+    min_probability: info.probability && minProbability,
+  };
+}
+
+/** @param {any} info of `GET /info` @param {string} strategy @param {number | null} specialist */
+const rankerOf = ({ model, version }, strategy, specialist) => ({ model, version, strategy, specialist });
 
 /**
  * @param {any} info of `GET /info`; null: not known yet
@@ -61,8 +81,7 @@ export function useRanking(info, onLocked) {
         ({ body }) => askRanking(body),
         ({ value, answer, error, more }) => {
           if (error?.status === 401) onLocked();
-          if (answer && value.list.edits.size === 0)
-            setUnedited({ original: value.list.original, who: value.who, answer });
+          if (answer && value.plain) setUnedited({ original: value.list.original, who: value.who, answer });
           setWork((now) =>
             now.list?.original === value.list.original ? { ...now, ...outcome(answer, error), busy: more } : now,
           );
@@ -71,23 +90,24 @@ export function useRanking(info, onLocked) {
     [],
   );
 
-  const { list, strategy, specialist, answer, busy } = work;
+  const { list, strategy, specialist, weights, minProbability, answer, busy } = work;
   const [model, version] = [info?.model, info?.version];
+  const probabilities = info?.probability ? true : null;
   const who = JSON.stringify([model, version, strategy, specialist]);
   const rank = useCallback(() => {
     if (!list || !model) return;
     setWork((now) => ({ ...now, busy: true }));
-    const named = { model, version, strategy, specialist };
-    ranker({ list, who, body: requestBody(list, named) });
-  }, [list, model, version, strategy, specialist]);
+    const body = requestBody(list, { ...fieldsOf(info, work), probabilities });
+    ranker({ list, who, body, plain: list.edits.size === 0 && weights === null && minProbability === null });
+  }, [list, model, version, strategy, specialist, weights, minProbability]);
 
   useEffect(rank, [rank]);
 
   const baseline = unedited && unedited.original === list?.original && unedited.who === who ? unedited.answer : null;
   const asking = useRef(/** @type {{original: any, who: string} | null} */ (null));
   useEffect(() => {
-    // a link came with edits, or they are older than the choice of this ranker: the list was never ranked without them
-    if (!list || !answer || busy || baseline || list.edits.size === 0) return;
+    // a link came with changes, or they are older than the choice of this ranker: it never ranked the list without them
+    if (!list || !answer || busy || baseline || (list.edits.size === 0 && weights === null)) return;
     const { original } = list;
     if (asking.current?.original === original && asking.current.who === who) return;
     const mine = { original, who };
@@ -99,7 +119,8 @@ export function useRanking(info, onLocked) {
       asking.current = null;
       if (found) setUnedited({ ...mine, answer: found });
     };
-    askRanking(requestBody(restored(list), { model, version, strategy, specialist })).then(keep, () => keep(null));
+    const body = requestBody(restored(list), { ...rankerOf(info, strategy, specialist), probabilities });
+    askRanking(body).then(keep, () => keep(null));
   }, [answer, busy, baseline, who]);
   return { work: { ...work, baseline }, change, rank };
 }

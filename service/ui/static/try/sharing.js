@@ -2,7 +2,8 @@
  * What a link holds: a golden list by its number, or the whole list, and the edits.
  *
  * @typedef {import("./list.js").List} List
- * @typedef {{list: List, strategy: string, specialist: number | null, selected: number}} Shared
+ * @typedef {import("./ranking.js").Work} Work
+ * @typedef {Pick<Work, "list" | "strategy" | "specialist" | "weights" | "minProbability" | "selected">} Shared
  */
 
 import { cells, edited, makeList } from "./list.js";
@@ -12,11 +13,12 @@ import { cells, edited, makeList } from "./list.js";
  * @param {{model: string, version: string}} bundle
  * @returns {object} JSON
  */
-export function toState({ list, strategy, specialist, selected }, { model, version }) {
+export function toState({ list, strategy, specialist, weights, minProbability, selected }, { model, version }) {
   const edits = cells(list).map(([row, column]) => [row, column, list.rows[row][column]]);
   const { names, original, ids, title, context } = list;
   const whole = list.golden === null ? { names, rows: original, ids, title, context } : null;
-  return { model, version, golden: list.golden, whole, edits, strategy, specialist, selected };
+  const options = { strategy, specialist, weights, minProbability, selected };
+  return { model, version, golden: list.golden, whole, edits, ...options };
 }
 
 /**
@@ -40,12 +42,21 @@ export function fromState(state, goldenList) {
     list: current,
     strategy: typeof state.strategy === "string" ? state.strategy : "auto",
     specialist: Number.isInteger(state.specialist) ? state.specialist : null,
+    weights: areWeights(state.weights) ? state.weights : null,
+    minProbability: isWithin(state.minProbability, 1) ? state.minProbability : null,
     selected: Number.isInteger(state.selected) && list.rows[state.selected] ? state.selected : 0,
   };
 }
 
 /** @param {any} value */
 const isValue = (value) => value === null || typeof value === "string" || Number.isFinite(value);
+
+/** @param {any} value @param {number} most */
+const isWithin = (value, most) => Number.isFinite(value) && value >= 0 && value <= most;
+
+/** @param {any} weights */
+const areWeights = (weights) =>
+  typeof weights === "object" && weights !== null && Object.values(weights).every((one) => isWithin(one, Infinity));
 
 /** @param {any} texts */
 const areTexts = (texts) => Array.isArray(texts) && texts.every((text) => typeof text === "string");

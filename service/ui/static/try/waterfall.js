@@ -9,6 +9,8 @@ const STEPS = /** @type {const} */ ([
   ["first_stage", "first stage"],
   ["routing", "routing"],
   ["second_stage", "second stage"],
+  ["probability", "probability"],
+  ["goals", "other goals"],
 ]);
 
 /**

@@ -19,9 +19,10 @@ const FIRST = 10;
  * @param {object} props
  * @param {Contribution[]} props.contributions largest first
  * @param {string} props.label of the table
- * @param {string} props.reference title of the column of references; empty: there is none
+ * @param {string} [props.reference] title of the column of references; empty: there is none
+ * @param {string[]} [props.head] titles of what adds to the score, and of its value
  */
-export function Bars({ contributions, label, reference }) {
+export function Bars({ contributions, label, reference = "", head = ["feature", "value"] }) {
   const [all, setAll] = useState(false);
   const shown = all ? contributions : contributions.slice(0, FIRST);
   const reach = contributions.map(({ contribution, standard_error: error }) => [
@@ -36,8 +37,7 @@ export function Bars({ contributions, label, reference }) {
       <table class="bars">
         <thead>
           <tr>
-            <th scope="col">feature</th>
-            <th scope="col">value</th>
+            ${head.map((title) => html`<th scope="col">${title}</th>`)}
             ${reference && html`<th scope="col">${reference}</th>`}
             <th scope="col" colspan="2">adds to the score</th>
           </tr>

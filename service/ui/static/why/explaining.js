@@ -3,6 +3,7 @@
 import { useEffect, useState } from "../shared/html.js";
 import { askExplanation } from "../shared/service.js";
 import { requestBody } from "../try/list.js";
+import { fieldsOf } from "../try/ranking.js";
 
 /** Milliseconds that the service has to notice that one was given up: until then it holds a place. */
 const PAUSE_MS = 200;
@@ -18,14 +19,14 @@ let givenUpAt = -Infinity;
  * @param {() => void} onLocked
  * @returns {{explained: any, error: any, busy: boolean, again: () => void}} `explained` is null until there is one
  */
-export function useExplanation(info, { list, selected, pinned, strategy, specialist }, onLocked) {
+export function useExplanation(info, work, onLocked) {
+  const { list, selected, pinned, strategy, specialist, weights, minProbability } = work;
   const [state, setState] = useState({ explained: null, error: null, busy: false });
   const [asked, setAsked] = useState(0);
   useEffect(() => {
     if (!list) return undefined;
     const against = pinned !== null && pinned !== selected ? pinned : null;
-    const { model, version } = info;
-    const body = requestBody(list, { model, version, strategy, specialist, candidate: selected, against });
+    const body = requestBody(list, { ...fieldsOf(info, work), candidate: selected, against });
     const giveUp = new AbortController();
     let asking = false;
 
@@ -57,7 +58,7 @@ export function useExplanation(info, { list, selected, pinned, strategy, special
       if (asking) givenUpAt = performance.now();
       giveUp.abort();
     };
-  }, [list, selected, pinned, strategy, specialist, info.model, info.version, asked]);
+  }, [list, selected, pinned, strategy, specialist, weights, minProbability, info.model, info.version, asked]);
   return { ...state, again: () => setAsked((n) => n + 1) };
 }
 

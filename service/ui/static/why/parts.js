@@ -64,11 +64,44 @@ export function StagePart({ stage, which, gap }) {
   </section>`;
 }
 
+/**
+ * The share of the list by all goals together.
+ *
+ * @param {{goals: any, gap: Gap}} props `goals` of the answer; undefined: the first goal alone gives the order
+ */
+export function GoalsPart({ goals, gap }) {
+  if (!goals && !gap) return null;
+  const shares = goals?.goals.map(({ goal, weight, contribution }) => ({
+    feature: goal,
+    value: weight,
+    contribution,
+    standard_error: null,
+  }));
+  const sampled = goals && !goals.exact ? "; ± is one standard error" : "";
+  return html`<section class="panel whole" aria-label="All goals">
+    <h2>All goals</h2>
+    ${
+      goals
+        ? html`<p>
+              Its share of the list by all goals is ${number(goals.score)}. It would be${" "}
+              ${number(goals.reference_score)} without what the goals, or the features, add${sampled}. The stages below
+              are of${" "}
+              <bdi>${shortened(shares[0].feature, 40)}</bdi> alone.
+            </p>
+            <${Bars} contributions=${shares} label="All goals: by goal" head=${["goal", "weight"]} />
+            <h3>By feature</h3>
+            <${Bars} contributions=${goals.contributions} label="All goals: by feature" />`
+        : html`<${Absent} gap=${gap} late="The time was over before it was explained." />`
+    }
+  </section>`;
+}
+
 /** @param {{against: any, name: string, other: string}} props two candidates compared */
 export function AgainstPart({ against, name, other }) {
   const stages = [
     ["First stage", against.first_stage],
     ["Second stage", against.second_stage],
+    ["All goals", against.goals],
   ];
   return html`<section class="panel" aria-labelledby="against-title">
     <h2 id="against-title"><bdi>${name}</bdi> compared with <bdi>${other}</bdi></h2>

@@ -5,7 +5,7 @@ import { shortened } from "../shared/format.js";
 import { Note, Trouble, Waiting } from "../shared/trouble.js";
 import { edited, nameOf, withFeature } from "../try/list.js";
 import { isOff, useExplanation } from "./explaining.js";
-import { AgainstPart, gapOf, MovesPart, PassingPart, StagePart } from "./parts.js";
+import { AgainstPart, gapOf, GoalsPart, MovesPart, PassingPart, StagePart } from "./parts.js";
 import { RoutePart } from "./route.js";
 
 /**
@@ -142,6 +142,7 @@ function Explained({ explained, busy, name, onTry }) {
           <${AgainstPart} against=${against} name=${called} other=${shortened(name(against.index), 48)} />
         </div>`
       }
+      <${GoalsPart} goals=${one.goals} gap=${gap("goals")} />
       <${StagePart} stage=${one.second_stage} which="second" gap=${gap("second_stage")} />
       <${StagePart} stage=${one.first_stage} which="first" gap=${gap("first_stage")} />
       <div class="whole consequences">

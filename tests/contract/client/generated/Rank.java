@@ -55,7 +55,7 @@ public class Rank {
 
     private static Map<String, Object> rank(RerankApi api, RerankRequest request) throws Exception {
         RerankResponse answer = api.rerank(
-            request, null, null, null, null, null, null, null, null, null, null, null, null, null, null);
+            request, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null);
         return Map.of("scores", answer.getScores(), "ranks", answer.getRanks());
     }
 }

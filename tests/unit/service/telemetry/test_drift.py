@@ -11,8 +11,9 @@ from listwright.ranking import bundle
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.features import MISSING_CODE, QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.manifest import Manifest
+from listwright.ranking.probability import Calibration
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.stages import AnomalyStage
+from listwright.ranking.stages import AnomalyStage, ProbabilityStage
 from listwright.service.telemetry.metrics import ANOMALY, EVERY_S, KINDS, Drift, unusual
 from support.service.bundles import make_bundle
 from support.stand_ins import Clock, Inline, standing_in
@@ -41,11 +42,17 @@ class Constant:
 
 
 class Ranker(Reranker):
-    def __init__(self, anomaly=None, version="7"):
+    def __init__(self, anomaly=None, version="7", expected=None):
         quantiles = (0.35, 0.37, 0.42, 0.45, 0.5, 0.6, 0.7)
         stage = AnomalyStage(quantiles=quantiles) if anomaly else None
         self.anomaly, self.relative = anomaly, None
-        self.manifest = standing_in(Manifest, name="shop", version=version, feature_schema=SCHEMA, anomaly=stage)
+        probability = self.calibration = None
+        if expected is not None:
+            probability = ProbabilityStage(slope=1.0, intercept=0.0, temperatures={}, lists=9, mean=0.25)
+            self.calibration = standing_in(Calibration, expected=lambda features: expected)
+        self.manifest = standing_in(
+            Manifest, name="shop", version=version, feature_schema=SCHEMA, anomaly=stage, probability=probability
+        )
 
 
 @pytest.fixture
@@ -140,6 +147,20 @@ def test_anomaly_scores_are_a_distribution_beside_that_of_training(drift, clock)
     place = 'listwright_anomaly_training_quantile{{model="shop",quantile="{}",version="7"}}'
     assert [float(found[place.format(level)]) for level in QUANTILE_LEVELS] == [0.35, 0.37, 0.42, 0.45, 0.5, 0.6, 0.7]
     assert list(ANOMALY) == sorted(ANOMALY)
+
+
+def test_the_mean_probability_is_that_of_candidates_beside_that_of_the_calibration(drift, clock):
+    for length, expected in ((1, 0.5), (3, 1.0)):
+        drift.note(np.zeros((length, 3), dtype=np.float32), np.zeros(length), Ranker(expected=expected))
+        clock.now += EVERY_S
+    of, found = '{model="shop",version="7"}', shown(drift)
+    assert (found["listwright_probability_sum" + of], found["listwright_probability_count" + of]) == ("1.5", "4.0")
+    assert found["listwright_probability_mean_expected" + of] == "0.25"
+
+
+def test_a_bundle_without_probabilities_has_no_mean(drift):
+    drift.note(np.zeros((1, 3), dtype=np.float32), np.zeros(1), Ranker())
+    assert not any("probability" in name for name in shown(drift))
 
 
 def test_a_forest_that_fails_is_logged_and_the_next_list_is_looked_at(drift, clock, caplog):

@@ -82,6 +82,7 @@ BODIES = [
         {"candidates": NAMED_ROWS, "id": "q", "context": {"price": 1}, "top_n": 1},
         {"candidates": [{"features": row} for row in ROWS], "strategy": "srm", "specialist": 0},
         {"features": ROWS, "feature_names": SCHEMA.names, "ids": ["a", "b"], "timeout_ms": 1.5, "raw_scores": True},
+        {"features": ROWS, "probabilities": True, "min_probability": 0.5, "weights": {"booked": 1, "margin": 0.5}},
     )
 ]
 ARRAY = np.array([[1.5, 2.5, 1.0], [np.nan, -1.0, 0.0]], dtype=np.float32)
@@ -191,15 +192,17 @@ def _tensors() -> list[bytes]:
 
 def _messages() -> list[bytes]:
     parameter = MESSAGES["Entry"](key="context", value={"string_param": '{"price": 1}'}).SerializeToString()
+    weights = MESSAGES["Entry"](key="weights", value={"string_param": '{"margin": 0.5}'}).SerializeToString()
     raw = MESSAGES["Tensor"](name="features", datatype="FP32", shape=[2, 3]).SerializeToString()
+    parameters = [parameter, weights]
     contents = {"fp32_contents": ARRAY.ravel().tolist()}
     typed = MESSAGES["Tensor"](name="features", datatype="FP32", shape=[2, 3], contents=contents).SerializeToString()
     ids = MESSAGES["Tensor"](name="ids", datatype="BYTES", shape=[2], contents={"bytes_contents": [b"a", b"b"]})
-    output = MESSAGES["InferRequestedOutputTensor"](name="scores").SerializeToString()
+    output = MESSAGES["InferRequestedOutputTensor"](name="probabilities").SerializeToString()
     request = MESSAGES["ModelInferRequest"]
     return [
         request(model_name="shop", inputs=[raw], raw_input_contents=[ARRAY.tobytes()]).SerializeToString(),
-        request(inputs=[typed, ids.SerializeToString()], outputs=[output], parameters=[parameter]).SerializeToString(),
+        request(inputs=[typed, ids.SerializeToString()], outputs=[output], parameters=parameters).SerializeToString(),
     ]
 
 

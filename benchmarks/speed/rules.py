@@ -73,7 +73,7 @@ def main() -> int:
                 for number in range(1 + TURNS):
                     turn = number % len(ways)
                     for name in [*ways][turn:] + [*ways][:turn]:
-                        spent = _turn(ways[name][0], sent[name])
+                        spent = turn_ms(ways[name][0], sent[name])
                         if number:
                             ms.setdefault(name, []).append(spent)
     table = [_row(name, ms) for name in ms]
@@ -82,7 +82,7 @@ def main() -> int:
     return 0
 
 
-def _turn(running: Any, sent: list[bytes]) -> float:
+def turn_ms(running: Any, sent: list[bytes]) -> float:
     """Send some requests; return the mean CPU time of one, in milliseconds."""
     process, connection, _ = running
     answers = []

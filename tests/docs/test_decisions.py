@@ -15,6 +15,20 @@ FAULTS = {
     "a stop ends a stalled worker, s": ("told_to_end", "ended_after_s", ".1f"),
     "the supervisor is killed: its port is free, s": ("orphaned", "port_is_free_after_s", ".1f"),
 }
+GOALS = {
+    "planted": "planted: booked, margin",
+    "planted-value": "planted: booked, margin of the booked",
+    "orange-margin": "orange juice: units, margin in %",
+    "orange-money": "orange juice: units, money",
+    "tafeng": "Ta Feng: bought, paid",
+}
+WAYS = {
+    "optimum": "optimum",
+    "shares": "shares",
+    "sum": "scores",
+    "conditioned": "one model",
+    "eleven": "eleven fits",
+}
 SCRAPES = {
     "what a request counts, µs": ("request_us", ".1f"),
     "a scrape, ms": ("scrape_ms", ".1f"),
@@ -214,6 +228,19 @@ def scrapes():
     return table(["median", "ours", "prometheus_client"], rows)
 
 
+def goals():
+    """Decision 21: ways to rank for two goals."""
+    rows = []
+    for name, measured in result("goals")["sets"].items():
+        ways = measured["ways"]
+        volumes = [f"{ways[way]['hypervolume']:.4f}" if way in ways else "" for way in WAYS]
+        mean, low, high = ways["shares"]["hypervolume_less_eleven"]
+        cpu = [f"{100 * ways[way]['cpu_of_eleven']:.0f} %" for way in ("shares", "conditioned")]
+        rows.append([GOALS[name], *volumes, f"{mean:+.4f} ({low:+.4f} to {high:+.4f})", *cpu])
+    head = ["hypervolume", *WAYS.values(), "shares less eleven fits", "CPU time of shares", "of one model"]
+    return table(head, rows)
+
+
 TABLES = {
     "0002-select-first-stage-by-folds": (selection,),
     "0004-compiled-walks": (engines,),
@@ -227,6 +254,7 @@ TABLES = {
         lambda: ways_of_taking(result("columns")),
         lambda: gains_by_columns(result("columns")),
     ),
+    "0021-goals-are-combined-by-shares": (goals,),
 }
 
 

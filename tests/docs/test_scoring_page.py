@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from listwright.training.commands import score as command
-from listwright.training.scoring.worker import COLUMNS
+from listwright.training.scoring.job import COLUMNS
 from support.pages.figure_blocks import blocks, page, result, table
 from support.service.bundles import make_bundle
 from support.training.scored import lists

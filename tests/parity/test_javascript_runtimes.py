@@ -15,13 +15,14 @@ from listwright.ranking.ranker_file import answer
 from listwright.training.export.parity import hard_lists
 from listwright.training.export.ranker_file import write_ranker
 from support.pages.browsing import chromium
+from support.service.bundles import make_bundle, rows
 
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "models" / "demo" / "1"
 SCRIPT = Path(__file__).with_name("rank_lists.mjs")
-FORMS = ["first_stage text", "first_stage codes", "qilcm text", "qilcm codes"]
+FORMS = ["first_stage text", "first_stage codes", "qilcm text", "qilcm codes", "goals codes"]
 LENGTHS = (1, 2, 20, 100, 101, 1000)
 """Candidates of the drawn lists; the demo's second stage scores 100."""
 
@@ -51,10 +52,15 @@ def exported(request, bundle, lists, tmp_path_factory):
     """A file, its inputs as JSON, and the bundle's answers."""
     strategy, form = request.param.split()
     path = tmp_path_factory.mktemp("exported") / "ranker.onnx"
+    if strategy == "goals":
+        several = {"probability": "relevance", "goals": {"margin": 0.5, "eco": 0.0}, "relative": True}
+        bundle = load(make_bundle(path.parent / "shop" / "1", cutoff=100, **several))
+        strategy, rng = "qilcm", np.random.default_rng(60)
+        lists = [rows(rng, length) for length in LENGTHS]
     file = write_ranker(bundle, path, strategy=strategy, codes=form == "codes")
     inputs = [as_inputs(features, bundle.manifest.feature_schema, form) for features in lists]
     answers = [answer(bundle.reranker, features, strategy, None) for features in lists]
-    return path, inputs, list(zip(answers, (file.rank(features).relevance for features in lists), strict=True))
+    return path, inputs, list(zip(answers, map(file.rank, lists), strict=True))
 
 
 def as_inputs(features, schema, form):
@@ -75,8 +81,11 @@ def as_inputs(features, schema, form):
 def assert_same(ranked, answers, *, closeness=0.0):
     """The orders are equal; scores differ by rounding only."""
     assert len(ranked) == len(answers)
-    for actual, (expected, relevance) in zip(ranked, answers, strict=True):
-        np.testing.assert_allclose(np.array(actual["relevance"], dtype=float), relevance, rtol=1e-6, atol=closeness)
+    for actual, (expected, in_python) in zip(ranked, answers, strict=True):
+        for name in ("relevance", "probability", "goal_shares"):
+            if (values := getattr(in_python, name)) is not None:
+                found = np.array(actual[name], dtype=float).reshape(values.shape)
+                np.testing.assert_allclose(found, values, rtol=1e-6, atol=closeness)
         assert actual["order"] == expected.order
         np.testing.assert_allclose(actual["scores"], expected.scores, rtol=1e-6, atol=closeness)
         np.testing.assert_allclose(actual["first_stage_scores"], expected.first_stage_scores, rtol=1e-12)

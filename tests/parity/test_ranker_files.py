@@ -3,6 +3,8 @@
 import importlib
 import json
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,6 +47,10 @@ KINDS_OF_BUNDLES = {
     "onnx first stage": {"first_stage": "onnx", "cutoff": 4},
     "specialists": {"specialists": 3, "cutoff": 5},
     "fails at high prices": {"graph": "nan", "cutoff": 5},
+    "probabilities": {"probability": "relevance", "cutoff": 4, "specialists": 3},
+    "choices": {"probability": "choice", "cutoff": 3, "graph": "nan"},
+    "goals": {"goals": {"margin": 0.5, "eco": 0.3}, "probability": "relevance", "relative": True, "cutoff": 4},
+    "goals of weight 0": {"goals": {"margin": 0.0}, "cutoff": 4, "graph": "nan"},
 }
 
 
@@ -64,6 +70,23 @@ def written(request, tmp_path_factory):
     return bundle, files
 
 
+@pytest.mark.nightly
+def test_a_file_has_the_same_bytes_whatever_seeds_the_hashes(tmp_path):
+    """Texts of categories and of missing values come from sets."""
+    folder, script = (
+        make_bundle(tmp_path / "shop" / "1"),
+        (
+            "import sys; from pathlib import Path; from listwright.ranking.bundle import load; "
+            "from listwright.training.export.ranker_file import write_ranker; "
+            "write_ranker(load(Path(sys.argv[1])), Path(sys.argv[2]))"
+        ),
+    )
+    for seed in "12":
+        command = [sys.executable, "-c", script, folder, tmp_path / seed]
+        subprocess.run(command, check=True, env=os.environ | {"PYTHONHASHSEED": seed})
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+
+
 @st.composite
 def candidate_features(draw, schema, longest=12):
     length = draw(st.integers(1, longest))
@@ -77,13 +100,27 @@ def candidate_features(draw, schema, longest=12):
 
 def assert_same(bundle, file, features, strategy, specialist):
     """Compare order, scores to 1e-6 of their size, and first-stage scores to the bit."""
-    ranking = bundle.reranker.rerank(CandidateList(features), strategy=strategy, specialist=specialist, routing=False)
-    scores, order, relevance, first = file.rank(features)
-    np.testing.assert_array_equal(first, ranking.first_stage_scores)
-    np.testing.assert_allclose(relevance, ranking.relevance, rtol=1e-6, atol=1e-12)
+    ranking = bundle.reranker.rerank(
+        CandidateList(features), strategy=strategy, specialist=specialist, routing=False, probability=True
+    )
+    ranked = file.rank(features)
+    scores, order = ranked.scores, ranked.order
+    np.testing.assert_array_equal(ranked.first_stage_scores, ranking.first_stage_scores)
+    np.testing.assert_allclose(ranked.relevance, ranking.relevance, rtol=1e-6, atol=1e-12)
+    assert (ranked.probability is None) == (ranking.probability is None)
+    if ranking.probability is not None:
+        np.testing.assert_allclose(ranked.probability, ranking.probability, rtol=1e-6, atol=1e-9)
     expected = finite_scores(ranking.scores, ranking.order)
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-6)
-    if strategy == "srm" and specialist is None:  # a mixture's exponentials differ in their last digit
+    goals = bundle.reranker.goals
+    assert (ranked.goal_shares is None) == (goals is None)
+    combined = goals is not None and goals.combines(ranking.weights)
+    if goals is not None:
+        np.testing.assert_allclose(ranked.goal_shares.sum(axis=0), 1.0)
+    if combined:
+        weights = np.array(list(ranking.weights.values()))
+        np.testing.assert_allclose(ranked.goal_shares @ weights / weights.sum(), ranking.relevance, rtol=1e-6)
+    if combined or (strategy == "srm" and specialist is None):  # exponentials differ in their last digit
         order, actual = ranking.order, order
         assert (np.isclose(expected[actual], expected[order], rtol=1e-12, atol=1e-12) | (actual == order)).all()
     else:

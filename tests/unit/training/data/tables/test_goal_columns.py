@@ -115,7 +115,7 @@ def test_options_and_a_recipe_say_the_same():
     again = with_goals(asked, ["margin=2", "eco"], None)
     assert again.goals == Goals(weights={"margin": 2.0}, cost=0.01)
     hash(again)
-    with pytest.raises(RecipeError, match="margin.*twice"):
+    with pytest.raises(RecipeError, match=r"margin.*twice"):
         recipe("margin", "margin=0.3")
 
 

@@ -110,7 +110,9 @@ def _utilities(
     levels: Float[np.ndarray, " R"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " R"]:
-    utilities: Float[np.ndarray, " R"] = z @ weights + z[:, 0] * z[:, -1] + levels + rng.gumbel(size=len(z))
+    with np.errstate(invalid="ignore"):  # a BLAS may set the flag for lanes that it reads beyond the rows
+        sums = z @ weights
+    utilities: Float[np.ndarray, " R"] = sums + z[:, 0] * z[:, -1] + levels + rng.gumbel(size=len(z))
     return utilities
 
 

@@ -155,7 +155,8 @@ def build(
         specialists = open_file(manifest.srm.file, open_srm)
     calibration = Calibration(manifest.temperatures) if manifest.temperatures else None
     if (stage := manifest.probability) is not None:
-        calibration = Calibration(stage.temperatures, (open_trees(stage.file), stage))
+        pointwise = open_trees(stage.file, sees_relative=stage.relative)
+        calibration = Calibration(stage.temperatures, (pointwise, stage), relative if stage.relative else None)
     goals = None
     if (several := manifest.goals) is not None:
         goals = Goals(several, [open_trees(goal.file, sees_relative=several.relative) for goal in several.others])

@@ -140,17 +140,21 @@ class ProbabilityStage(Frozen):
     """Calibration of scores to probabilities of being relevant, see :mod:`listwright.ranking.probability`.
 
     Args:
-        file: Name of the file of the pointwise LightGBM model of being relevant, over the features.
+        file: Name of the file of the pointwise LightGBM model of being relevant.
+        relative: Whether the model sees the manifest's list-relative columns behind the features.
         slope, intercept: Log-odds of being relevant, as ``slope * score + intercept`` of the pointwise model's score.
         temperatures: Divisor of each strategy's scores that makes them log-odds but for a constant of the list.
+        pointwise: Weight of the pointwise model's score in the log-odds of each strategy; 0 where there is none.
         lists: Number of validation lists that all of these were fitted on.
         mean: Share of these lists' candidates that are relevant.
     """
 
     file: FileName = "probability.txt"
+    relative: bool = False
     slope: Annotated[FiniteFloat, Field(ge=0.0)]
     intercept: FiniteFloat
     temperatures: dict[str, Divisor]
+    pointwise: dict[str, Annotated[FiniteFloat, Field(ge=0.0, le=1e3)]] = Field(default_factory=dict)
     lists: Annotated[int, Field(ge=1)]
     mean: Annotated[float, Field(ge=0.0, le=1.0)]
 

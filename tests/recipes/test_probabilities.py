@@ -3,6 +3,7 @@
 import io
 import json
 
+import lightgbm
 import numpy as np
 import pytest
 from rich.console import Console
@@ -90,6 +91,21 @@ def test_every_ranker_of_a_bundle_is_calibrated(tmp_path):
 
 
 @pytest.mark.nightly
+def test_the_pointwise_model_sees_the_columns_of_the_first_stage(tmp_path):
+    recipe = recipe_of(tmp_path, FIRST_STAGE_ALONE.replace("folds = 3", 'folds = 3\nrelative = ["z", "rank"]'))
+    loaded, report, _ = fitted(recipe, tmp_path / "many" / "1")
+    manifest, calibration = loaded.manifest, loaded.reranker.calibration
+    assert manifest.probability.relative
+    model = lightgbm.Booster(model_file=loaded.path / "probability.txt")
+    assert model.num_feature() == len(manifest.feature_schema) + len(manifest.relative)
+    test = load(recipe, []).test
+    stated = np.concatenate([calibration.pointwise(features) for features, _ in test.lists()])
+    loss = -np.log(np.where(test.labels > 0, stated, 1.0 - stated)).mean()
+    rival = next(row for row in report["details"]["probability"]["stated"] if row["by"] == "pointwise")
+    assert rival["log_loss"] == pytest.approx(loss)
+
+
+@pytest.mark.nightly
 def test_an_interrupted_fit_goes_on_with_its_pointwise_model(alone, tmp_path, monkeypatch):
     recipe, (loaded, _, _) = alone
 
@@ -119,9 +135,9 @@ def test_what_the_clock_ends_is_told_and_repeated(alone, tmp_path, monkeypatch, 
     recipe, (whole, _, _) = alone
     clock, first, boost = Clock(), steps.fit_pointwise, steps.pointwise.fit_pointwise
 
-    def late(run):
+    def late(run, fitted):
         clock.now += 1e4
-        return first(run)
+        return first(run, fitted)
 
     def late_within(train, valid, *, report, goes_on, **options):
         def report_late(trees, loss):

@@ -1,9 +1,8 @@
 """Calibration of a bundle's scores to probabilities of being relevant.
 
-The pointwise model's scores get a slope and an intercept, each ranker's scores a temperature; see
-:mod:`listwright.ranking.probability`. Only the sum of the pointwise model's probabilities over a list counts: slope and
-intercept are those by which single rows are likeliest, unless the numbers of relevant candidates of lists show that
-others are better. They are fitted on training lists, too, by out-of-fold scores: validation lists alone are too few.
+The pointwise model's scores get a slope and an intercept, each ranker's scores a temperature and a weight of the
+pointwise score; see :mod:`listwright.ranking.probability`. Slope and intercept give the share of relevant candidates of
+a list. They are fitted on training lists, too, by out-of-fold scores: validation lists alone are too few.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 
 from listwright.ranking.order import log_odds
-from listwright.ranking.probability import level_probabilities, pointwise_probabilities
+from listwright.ranking.probability import level_probabilities, pointwise_probabilities, relevance_probabilities
 from listwright.ranking.reranker import Reranker
 from listwright.ranking.stages import ProbabilityStage
 from listwright.training.data.dataset import Dataset, Splits
@@ -25,6 +24,7 @@ from listwright.training.evaluation.protocol import RankedRows, rank_rows
 from listwright.training.evaluation.reliability import LEAST
 from listwright.training.first_stage.lambdamart import scores_of
 from listwright.training.first_stage.pointwise import Pointwise
+from listwright.training.first_stage.relative import widened_part
 
 MOST_LISTS, MOST_CHECKED = 5_000, 500
 """Validation lists that a calibration is fitted on at most, and those that it is checked on, out of fold."""
@@ -47,8 +47,10 @@ def obstacle_to(splits: Splits) -> str | None:
         counted = part.labels if part.weights is None else part.labels[part.weights > 0.0]
         if not 0 < np.count_nonzero(counted) < len(counted):
             return f"the {name} rows are all relevant (label above 0), or none is"
-    if len(splits.valid) < FEWEST_LISTS:
-        return f"there are {len(splits.valid)} validation lists, and they are fitted on {FEWEST_LISTS} or more"
+    weights = splits.valid.query_weights
+    count = len(splits.valid) if weights is None else np.count_nonzero(weights)
+    if count < FEWEST_LISTS:
+        return f"{count} validation lists count, and probabilities are fitted on {FEWEST_LISTS} or more"
     return None
 
 
@@ -71,7 +73,8 @@ def calibrate(reranker: Reranker, splits: Splits, pointwise: Pointwise) -> Proba
     counted = rng.permutation(len(splits.valid) if weights is None else np.flatnonzero(weights))[:MOST_LISTS]
     valid, train = splits.valid.select(np.sort(counted)), splits.train
     ranked = rank_rows(reranker, valid, reranker.manifest.strategies)
-    parts = [(valid, ranked.order, scores_of(pointwise.model, valid))]
+    relative = reranker.manifest.relative
+    parts = [(valid, ranked.order, scores_of(pointwise.model, widened_part(valid, relative)))]
     if pointwise.train_scores is not None:
         parts.append((train, np.arange(train.rows), pointwise.train_scores))
     lists = ScoredLists(
@@ -81,7 +84,8 @@ def calibrate(reranker: Reranker, splits: Splits, pointwise: Pointwise) -> Proba
         np.cumsum(np.concatenate([[0], *(data.lengths for data, _, _ in parts)])),
         ranked,
     )
-    return lists.calibration(reranker.manifest.strategy)
+    stage = lists.calibration(reranker.manifest.strategy)
+    return None if stage is None else stage.model_copy(update={"relative": bool(relative)})
 
 
 def _row_weights(data: Dataset) -> Float[np.ndarray, " R"]:
@@ -112,19 +116,26 @@ class ScoredLists:
         """Number of validation lists."""
         return int(np.searchsorted(self.offsets, len(self.ranked.order)))
 
+    def slice(self, query: int) -> slice:
+        """Return the place of a list's rows."""
+        return slice(self.offsets[query], self.offsets[query + 1])
+
     def rows_of(self, queries: Queries) -> Int[np.ndarray, " S"]:
         """Return the rows of some lists, in the order given."""
         return np.concatenate([np.arange(self.offsets[n], self.offsets[n + 1]) for n in queries])
 
+    def log_odds(self, queries: Queries, strategy: str, divisor: float, first_divisor: float) -> list[np.ndarray]:
+        """Return the log-odds of the candidates of each of some validation lists, by a strategy's scores alone."""
+        scores, first = self.ranked.scores.get(strategy, self.ranked.first_scores), self.ranked.first_scores
+        return [log_odds(scores[rows], first[rows], divisor, first_divisor) for rows in map(self.slice, queries)]
+
     def probabilities(self, queries: Queries, strategy: str, stage: ProbabilityStage) -> Float[np.ndarray, " S"]:
         """Return the probabilities of the candidates of some validation lists, by a calibration."""
-        scores, first_scores = self.ranked.scores[strategy], self.ranked.first_scores
-        stated, divisors = [], (stage.temperatures[strategy], stage.temperatures["first_stage"])
-        for n in queries:
-            rows = slice(self.offsets[n], self.offsets[n + 1])
-            expected = float(pointwise_probabilities(self.levels[rows], stage.slope, stage.intercept).sum())
-            stated.append(level_probabilities(log_odds(scores[rows], first_scores[rows], *divisors), expected))
-        return np.concatenate(stated)
+        odds = self.log_odds(queries, strategy, stage.temperatures[strategy], stage.temperatures["first_stage"])
+        levels = [self.levels[self.slice(n)] for n in queries]
+        return np.concatenate(
+            [relevance_probabilities(*both, stage, strategy) for both in zip(odds, levels, strict=True)]
+        )
 
     def loss(self, queries: Queries, probability: Float[np.ndarray, " S"]) -> float:
         """Return the weighted mean of ``-log`` of the probability of what happened in some lists."""
@@ -151,62 +162,60 @@ class ScoredLists:
             strategies: Strategies besides the first stage.
         """
         slope, intercept = self.fit_level(np.concatenate([queries, np.arange(self.valid, len(self.offsets) - 1)]))
-        rows = self.rows_of(queries)
-        mean = float(np.average(self.relevant[rows], weights=self.weights[rows]))
-        temperatures = {"first_stage": 1.0}
-        stage = ProbabilityStage(
-            slope=slope, intercept=intercept, temperatures=temperatures, lists=len(queries), mean=mean
+        rows, temperatures, weights = self.rows_of(queries), {"first_stage": 1.0}, {}
+        expected = pointwise_probabilities(self.levels[rows], slope, intercept)
+        for strategy in dict.fromkeys(("first_stage", *strategies)):
+            temperatures[strategy], weights[strategy] = self._fit_strategy(
+                queries, strategy, temperatures["first_stage"], expected
+            )
+        return ProbabilityStage(
+            slope=slope,
+            intercept=intercept,
+            temperatures=temperatures,
+            pointwise=weights,
+            lists=len(queries),
+            mean=float(np.average(self.relevant[rows], weights=self.weights[rows])),
         )
 
-        def with_temperature(strategy: str, logarithm: float) -> ProbabilityStage:
-            changed = stage.temperatures | {strategy: float(np.exp(logarithm))}
-            return stage.model_copy(update={"temperatures": changed})
+    def _fit_strategy(
+        self, queries: Queries, strategy: str, first_temperature: float, stated: Float[np.ndarray, " S"]
+    ) -> tuple[float, float]:
+        """Return the temperature of a strategy and its weight of the pointwise score."""
+        own, below = (self.log_odds(queries, strategy, *by) for by in ((1.0, np.inf), (np.inf, first_temperature)))
+        scale = float(np.sqrt(np.mean([odds.var() for odds in own])))
+        rows, lengths = self.rows_of(queries), np.array([*map(len, own)])
+        if scale <= SAME * float(np.nanmax(np.abs(self.ranked.scores.get(strategy, self.ranked.first_scores)[rows]))):
+            return 1.0, 0.0
+        starts, columns = np.cumsum(lengths) - lengths, np.stack([np.concatenate(own) / scale, self.levels[rows]])
+        rest, expected = np.concatenate(below), np.add.reduceat(stated, starts)
+        weights = self.weights[rows] / self.weights[rows].sum()
 
-        def loss(logarithm: float, strategy: str) -> float:
-            return self.loss(queries, self.probabilities(queries, strategy, with_temperature(strategy, logarithm)))
+        def loss(factors: Float[np.ndarray, " 2"]) -> tuple[float, Float[np.ndarray, " 2"]]:
+            """Return the log loss and its gradient, as if the order might be that of both models."""
+            probability = level_probabilities(factors @ columns + rest, expected, starts)
+            steep = probability * (1.0 - probability) + LEAST
+            means = np.add.reduceat(steep * columns, starts, axis=1) / np.add.reduceat(steep, starts)
+            gradient = (columns - np.repeat(means, lengths, axis=1)) @ (weights * (probability - self.relevant[rows]))
+            return self.loss(queries, probability), gradient
 
-        for strategy in dict.fromkeys(("first_stage", *strategies)):
-            scores, best = self.ranked.scores.get(strategy, self.ranked.first_scores), 0.0
-            variances = [np.nanvar(scores[self.offsets[n] : self.offsets[n + 1]]) for n in queries]
-            scale = float(np.sqrt(np.mean(variances)))
-            if scale > SAME * float(np.nanmax(np.abs(scores[rows]))):
-                ends = (np.log(scale * LOWEST), np.log(scale * HIGHEST))
-                options = {"bounds": ends, "method": "bounded", "options": {"xatol": 1e-2}}
-                best = float(minimize_scalar(loss, args=(strategy,), **options).x)
-            stage = with_temperature(strategy, best)
-        return stage
+        bounds = ((1.0 / HIGHEST, 1.0 / LOWEST), (0.0, HIGHEST))
+        sharpness, weight = minimize(loss, (1.0, 0.0), jac=True, bounds=bounds, method="L-BFGS-B").x
+        return float(scale / sharpness), float(weight)
 
     def fit_level(self, queries: Queries) -> tuple[float, float]:
-        """Return slope and intercept of the pointwise model's scores, by the labels of some lists.
-
-        Those by which single rows are likeliest, unless those by which the numbers of relevant candidates are likeliest
-        predict these better: by more than twice the standard error over lists.
-        """
+        """Return slope and intercept of the pointwise scores by which shares of relevant candidates are likeliest."""
         rows, lengths = self.rows_of(queries), np.diff(self.offsets)[queries]
-        levels, relevant, weights = self.levels[rows], self.relevant[rows], self.weights[rows]
-        weights = weights / weights.sum()
+        starts, levels = np.cumsum(lengths) - lengths, self.levels[rows]
+        share = np.add.reduceat(self.relevant[rows].astype(np.float64), starts) / lengths
+        weight = np.add.reduceat(self.weights[rows], starts) / self.weights[rows].sum()
 
-        def losses(
-            level: Float[np.ndarray, " 2"], sizes: Int[np.ndarray, " G"]
-        ) -> tuple[Float[np.ndarray, " G"], Float[np.ndarray, " 2"]]:
-            """Return the log loss of the share of relevant candidates in each group of rows, and the sum's gradient."""
-            stated, starts = pointwise_probabilities(levels, *level), np.cumsum(sizes) - sizes
-            expected, share = (np.add.reduceat(of, starts) / sizes for of in (stated, relevant.astype(np.float64)))
-            weight = np.add.reduceat(weights, starts)
-            steepness = np.repeat(weight * (expected - share) / (expected * (1.0 - expected)) / sizes, sizes)
-            steepness *= stated * (1.0 - stated)
-            loss = -weight * (share * np.log(expected) + (1.0 - share) * np.log1p(-expected))
-            return loss, np.array([steepness @ levels, steepness.sum()])
+        def loss(level: Float[np.ndarray, " 2"]) -> tuple[float, Float[np.ndarray, " 2"]]:
+            stated = pointwise_probabilities(levels, *level)
+            expected = np.add.reduceat(stated, starts) / lengths
+            steep = np.repeat(weight * (expected - share) / (expected * (1.0 - expected)) / lengths, lengths)
+            steep *= stated * (1.0 - stated)
+            total = -weight @ (share * np.log(expected) + (1.0 - share) * np.log1p(-expected))
+            return float(total), np.array([steep @ levels, steep.sum()])
 
-        def likeliest(sizes: Int[np.ndarray, " G"]) -> Float[np.ndarray, " 2"]:
-            def total(level: Float[np.ndarray, " 2"]) -> tuple[float, Float[np.ndarray, " 2"]]:
-                loss, gradient = losses(level, sizes)
-                return float(loss.sum()), gradient
-
-            best: Float[np.ndarray, " 2"] = minimize(total, (1.0, 0.0), jac=True, bounds=BOUNDS, method="L-BFGS-B").x
-            return best
-
-        of_rows, of_lists = likeliest(np.ones(len(rows), np.int64)), likeliest(lengths)
-        gains = losses(of_rows, lengths)[0] - losses(of_lists, lengths)[0]
-        better = of_lists if gains.mean() > 2.0 * gains.std() / np.sqrt(len(gains)) else of_rows
-        return float(better[0]), float(better[1])
+        slope, intercept = minimize(loss, (1.0, 0.0), jac=True, bounds=BOUNDS, method="L-BFGS-B").x
+        return float(slope), float(intercept)

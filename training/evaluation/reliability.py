@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from statistics import NormalDist
 
 import numpy as np
@@ -148,9 +147,8 @@ class StatedProbabilities:
     def error_interval(self, alpha: float = ALPHA) -> tuple[float, float]:
         """Return an interval of the expected calibration error without noise, for these bins.
 
-        The lower end subtracts what chance gives. The error is the largest mean that any choice of a sign for each bin
-        gives to the signed residuals, so it is below a bound if all of these means are: the upper end is the largest
-        of their normal bounds over lists.
+        The lower end subtracts what chance gives. The upper end is the normal bound over lists of the signed
+        residuals, which noise makes too large rather than too small.
 
         Args:
             alpha: Probability that the error lies outside.
@@ -158,13 +156,10 @@ class StatedProbabilities:
         if np.count_nonzero(self.weights) < FEWEST:
             return 0.0, 1.0
         candidates, stated, relevant = self._sums
-        gaps, of_list, total = stated - relevant, candidates.sum(axis=1), candidates.sum()
-        signs = np.array(list(product((-1.0, 1.0), repeat=gaps.shape[1])))
-        means = signs @ gaps.sum(axis=0) / total
-        error = np.linalg.norm(signs @ gaps.T - np.outer(means, of_list), axis=1) / total
-        half = NormalDist().inv_cdf(1.0 - alpha / 2.0) * error
+        signed = (stated - relevant) @ np.where((stated - relevant).sum(axis=0) < 0.0, -1.0, 1.0)
+        spread = float(np.linalg.norm(signed - self.ece * candidates.sum(axis=1)) / candidates.sum())
         low = self.ece - float(np.quantile(self.by_chance, 1.0 - alpha / 2.0))
-        return max(0.0, low), min(1.0, float((means + half).max()))
+        return max(0.0, low), min(1.0, self.ece + NormalDist().inv_cdf(1.0 - alpha / 2.0) * spread)
 
 
 def join_lists(parts: Sequence[StatedProbabilities]) -> StatedProbabilities:

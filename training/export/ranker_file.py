@@ -155,7 +155,8 @@ class _RankerGraph(GraphWriter):
         self._length = self.add("Shape", self._features, start=0, end=1)
         self._places = self.add("Range", np.int64(0), self.add("Squeeze", self._length), np.int64(1))
         self._widened = self._features
-        if any(getattr(stage, "relative", False) for stage in (self._manifest.first_stage, self._stage)):
+        stages = (self._manifest.first_stage, self._stage, self._manifest.probability)
+        if any(getattr(stage, "relative", False) for stage in stages):
             self._widened = self.add("Concat", self._features, self._relative_columns(), axis=1)
         first = self._first_stage()
         usable, last = self._all_finite(first), self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
@@ -166,12 +167,12 @@ class _RankerGraph(GraphWriter):
             fine, reached, rescores, reorder = self._rescored(self._stage, scores, ranked, order)
             fine = self.add("And", fine, usable)
             scores, order = self.add("Where", fine, rescores, scores), self.add("Where", fine, reorder, order)
-        temperature = self._divisor(self._manifest.temperatures, fine)
+        temperature = self._of_strategy(self._manifest.temperatures, fine)
         if fine is not None:
             scored = self.add("And", usable, self.add("Or", reached, self.add("Not", fine)))
         log_odds = partial(self._log_odds, scores, scored, first, fine)
         outputs = {}
-        if (probability := self._probability(log_odds)) is not None:
+        if (probability := self._probability(log_odds, fine)) is not None:
             outputs["probability"] = self.add("Where", usable, probability, np.float64("nan"))
         if self._manifest.goals is not None:
             shares, total = self._goal_shares(self._manifest.goals, log_odds)
@@ -179,22 +180,17 @@ class _RankerGraph(GraphWriter):
             if total is not None:
                 scores, scored, temperature = self.add("Where", usable, total, last), usable, np.float64(1)
                 _, order = self._sorted(scores, self._length, axis=0, largest=1)
-        relevance = self._relevance(scores, scored, temperature)
+        relevance = self._softmax(self.add("Where", scored, scores, np.float64("-inf")), temperature)
+        relevance = self.add("Where", scored, relevance, np.float64("nan"))
         first = self.add("Where", usable, first, np.float64("nan"))
         outputs = {"scores": scores, "order": order, "relevance": relevance, "first_stage_scores": first, **outputs}
         self.nodes += [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
         types = {name: TensorProto.INT64 if name == "order" else TensorProto.DOUBLE for name in outputs}
         shapes = {"goal_shares": ["candidates", "goals"]}
-        graph = helper.make_graph(
-            self.nodes,
-            "ranker",
-            [helper.make_tensor_value_info(name, dtype, ["candidates", width]) for name, dtype, width in inputs],
-            [
-                helper.make_tensor_value_info(name, dtype, shapes.get(name, ["candidates"]))
-                for name, dtype in types.items()
-            ],
-            self.constants,
-        )
+        value = helper.make_tensor_value_info
+        sources = [value(name, dtype, ["candidates", width]) for name, dtype, width in inputs]
+        results = [value(name, dtype, shapes.get(name, ["candidates"])) for name, dtype in types.items()]
+        graph = helper.make_graph(self.nodes, "ranker", sources, results, self.constants)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(_ML, self._ml)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="listwright")
 
@@ -268,12 +264,7 @@ class _RankerGraph(GraphWriter):
         return self.add("Where", missing, np.float64("nan"), scores)
 
     def _group_columns(self, within: list[str | None], ranked: str, order: str) -> dict[str, str]:
-        """Append comparisons within groups by kind: blocks ``(R, L)`` of as many rows, in input order.
-
-        Args:
-            within: Categorical feature of each row whose values make the groups; None for the whole list.
-            ranked, order: ``(R, L)`` rows with infinity for missing values, sorted, and the place of each value.
-        """
+        """Append comparisons within groups by kind: blocks ``(R, L)`` in input order, of as many sorted rows."""
         kinds = {FIELDS.get(column.kind, column.kind) for column in self._manifest.relative}
         codes = self._rows([name or self._schema.names[0] for name in within])
         alone = self.add("Sub", np.float64(-1), self.cast(self._places, np.float64))
@@ -423,35 +414,39 @@ class _RankerGraph(GraphWriter):
         rescored = self.add("Concat", self.add("Gather", positions, places), others, axis=0)
         return fine, reached, self.add("ScatterElements", first, rescored, falling, axis=0), rescored
 
-    def _relevance(self, scores: str, scored: str, temperature: str | np.generic) -> str:
-        """Append :func:`listwright.ranking.order.relevance`."""
-        shares = self._softmax(self.add("Where", scored, scores, np.float64("-inf")), temperature)
-        return self.add("Where", scored, shares, np.float64("nan"))
-
     def _softmax(self, scores: str, divisor: str | np.generic) -> str:
         weights = self.add("Exp", self.add("Div", self.add("Sub", scores, self.add("ReduceMax", scores)), divisor))
         return self.add("Div", weights, self.add("ReduceSum", weights))
 
     # ----- probabilities and goals
 
-    def _divisor(self, divisors: Mapping[str, float], fine: str | None) -> str | np.generic:
-        """Return the divisor of the scores of the strategy that gave them; 1 where it has none."""
-        first = np.float64(divisors.get("first_stage", 1.0))
+    def _of_strategy(self, numbers: Mapping[str, float], fine: str | None, default: float = 1.0) -> str | np.generic:
+        """Return the number of the strategy that gave the scores; a default where it has none."""
+        first = np.float64(numbers.get("first_stage", default))
         if fine is None or self._stage is None:
             return first
-        return self.add("Where", fine, np.float64(divisors.get(self._stage.kind, 1.0)), first)
+        return self.add("Where", fine, np.float64(numbers.get(self._stage.kind, default)), first)
+
+    def _follow_scores(self, scores: str, values: str) -> str:
+        """Append :func:`listwright.ranking.probability.follow_scores`."""
+        row = np.array([0])
+        ranked, order = self._sorted(self.add("Unsqueeze", scores, row), self._length, axis=1, largest=1)
+        values = self.add("GatherElements", self.add("Unsqueeze", values, row), order, axis=1)
+        pools = self._numbered(self._changes(ranked))
+        _, nearest = self.add_many("Loop", 2, "", np.bool_(True), pools, values, body=_pool_step(values))
+        return self.add("Squeeze", self.add("ScatterElements", nearest, order, nearest, axis=1), row)
 
     def _log_odds(self, scores: str, scored: str, first: str, fine: str | None, divisors: Mapping[str, float]) -> str:
         """Append :func:`listwright.ranking.order.log_odds`."""
         lowest, highest = np.float64("-inf"), np.float64("inf")
         best = self.add("ReduceMax", self.add("Where", scored, scores, lowest))
-        odds = self.add("Div", self.add("Sub", scores, best), self._divisor(divisors, fine))
+        odds = self.add("Div", self.add("Sub", scores, best), self._of_strategy(divisors, fine))
         last = self.add("ReduceMin", self.add("Where", scored, odds, highest))
         above = self.add("ReduceMax", self.add("Where", scored, lowest, first))
-        behind = self.add("Div", self.add("Sub", above, first), self._divisor(divisors, None))
+        behind = self.add("Div", self.add("Sub", above, first), self._of_strategy(divisors, None))
         return self.add("Where", scored, odds, self.add("Sub", last, behind))
 
-    def _probability(self, log_odds: Callable[[Mapping[str, float]], str]) -> str | None:
+    def _probability(self, log_odds: Callable[[Mapping[str, float]], str], fine: str | None) -> str | None:
         """Append :meth:`listwright.ranking.probability.Calibration.probabilities`; None where there are none."""
         calibration, stage = self._bundle.reranker.calibration, self._manifest.probability
         kind = "first_stage" if self._stage is None else self._stage.kind
@@ -460,13 +455,16 @@ class _RankerGraph(GraphWriter):
         odds = log_odds(calibration.temperatures)
         if stage is None:
             return self._softmax(odds, np.float64(1))
-        pointwise = self._trees(to_text(self._read(stage.file)), relative=False)
-        pointwise = self.add("Add", self.add("Mul", pointwise, np.float64(stage.slope)), np.float64(stage.intercept))
-        pointwise = self.add("Clip", pointwise, np.float64(-SUREST), np.float64(SUREST))
-        expected = self.add("ReduceSum", self.add("Sigmoid", pointwise))
+        surest = np.float64(-SUREST), np.float64(SUREST)
+        pointwise = self.add("Clip", self._trees(to_text(self._read(stage.file)), relative=stage.relative), *surest)
+        stated = self.add("Add", self.add("Mul", pointwise, np.float64(stage.slope)), np.float64(stage.intercept))
+        expected = self.add("ReduceSum", self.add("Sigmoid", self.add("Clip", stated, *surest)))
+        if any(stage.pointwise.values()):
+            weight = self._of_strategy(stage.pointwise, fine, 0.0)
+            odds = self._follow_scores(odds, self.add("Add", odds, self.add("Mul", pointwise, weight)))
         others = self.add("Sub", self.cast(self._length, np.float64), expected)
         low = self.add("Log", self.add("Div", expected, others))
-        high = self.add("Sub", low, self.add("ReduceMin", odds))
+        low, high = (self.add("Sub", low, self.add(end, odds)) for end in ("ReduceMax", "ReduceMin"))
         for _ in range(_BISECTIONS):
             level = self.add("Mul", self.add("Add", low, high), np.float64(0.5))
             above = self.add(
@@ -597,6 +595,34 @@ def _branch(writer: GraphWriter, output: str) -> onnx.GraphProto:
     return helper.make_graph(writer.nodes, "branch", [], [value], writer.constants)
 
 
+def _pool_step(values: str) -> onnx.GraphProto:
+    """Return a step of an isotonic regression: the means of pools of ``values``, and fewer pools where means rise."""
+    step, axis, whole = GraphWriter("pool/"), np.array([1]), np.array([np.iinfo(np.int64).max])
+    nothing = step.add("Sub", values, values)
+    sums, sizes = (
+        step.add("ScatterElements", nothing, "pool/pools", each, axis=1, reduction="add")
+        for each in (values, step.add("Add", nothing, np.float64(1)))
+    )
+    sums, sizes = (step.add("GatherElements", table, "pool/pools", axis=1) for table in (sums, sizes))
+    means = step.add("Div", sums, sizes)
+    above, below = (
+        step.add("Slice", means, np.array([start]), end, axis) for start, end in ((0, np.array([-1])), (1, whole))
+    )
+    falls = step.add("Pad", step.add("Greater", above, below), np.array([0, 1, 0, 0]), np.bool_(True))
+    pools = step.add("Sub", step.add("CumSum", step.cast(falls, np.int64), np.int64(1)), np.int64(1))
+    fewer = step.add("Less", step.add("ReduceMax", pools, keepdims=0), step.add("ReduceMax", "pool/pools", keepdims=0))
+    value = helper.make_tensor_value_info
+    state = [("pools", TensorProto.INT64, [1, None]), ("means", TensorProto.DOUBLE, [1, None])]
+    inputs = [("number", TensorProto.INT64, []), ("goes_on", TensorProto.BOOL, []), *state]
+    outputs = [
+        value(fewer, TensorProto.BOOL, []),
+        *(value(n, *of[1:]) for n, of in zip((pools, means), state, strict=True)),
+    ]
+    return helper.make_graph(
+        step.nodes, "pool", [value(f"pool/{name}", *of) for name, *of in inputs], outputs, step.constants
+    )
+
+
 def _sort_step() -> onnx.GraphProto:
     """Return a step of a sort by many keys, the least important one first: an order, further sorted by one key."""
     step = GraphWriter("sort/")
@@ -630,10 +656,7 @@ def _byte_keys(writer: GraphWriter, values: str) -> str:
 
 
 def _spellings(feature: Feature) -> dict[str, float]:
-    """Return the code of each text that stands for a category or a missing one.
-
-    As in :func:`listwright.ranking.features.spelled`, but without blanks at the ends or zeros after ``12.0``.
-    """
+    """Return the code of each text for a category or a missing one, but for blanks at its ends."""
     cases = (product(*(sorted({c.lower(), c.upper()}) for c in word)) for word in sorted(MISSING_WORDS))
     codes = {"".join(text): 0.0 for texts in cases for text in texts}
     for code, category in enumerate(feature.categories, start=1):

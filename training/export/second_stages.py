@@ -160,9 +160,7 @@ class _QilcmGraph(GraphWriter):
         dtype: Any = np.float32,
         weights: str | None = None,
     ) -> str:
-        """Append linear and ELU layers in turn, over inputs with ``shift`` too much, the first one with other weights
-        where given; after an ELU at the end, 1 is left to be taken off.
-        """
+        """Append linear and ELU layers over inputs with ``shift`` too much; after an ELU at the end, 1 is too much."""
         linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
         for number, layer in enumerate(linear, start=1):
             weight = _to_float64(layer.weight)

@@ -162,11 +162,17 @@ def make_bundle(
         manifest = manifest.model_copy(update={"temperatures": dict.fromkeys(manifest.strategies, 2.0)})
     elif probability == "relevance":
         calibration = ProbabilityStage(
-            slope=1.0, intercept=0.0, temperatures=dict.fromkeys(manifest.strategies, 2.0), lists=30, mean=0.4
+            relative=relative,
+            slope=1.0,
+            intercept=0.0,
+            temperatures=dict.fromkeys(manifest.strategies, 2.0),
+            pointwise=dict.fromkeys(manifest.strategies, 0.5),
+            lists=30,
+            mean=0.4,
         )
         manifest = manifest.model_copy(update={"probability": calibration})
         files.append(calibration.file)
-        (folder / calibration.file).write_text(_pointwise(columns, categorical=categorical))
+        (folder / calibration.file).write_text(_pointwise(columns, manifest.relative, categorical=categorical))
     if goals:
         others = tuple(
             GoalStage(name=name, file=f"goal_{number}.txt", spread=0.5, weight=weight)
@@ -201,11 +207,16 @@ def _lambdamart(
     return lightgbm.train(params, data, num_boost_round=10).model_to_string()
 
 
-def _pointwise(columns: FeatureSchema, *, categorical: bool) -> str:
-    """A model of the log-odds of being relevant, by the number of stars."""
+def _pointwise(columns: FeatureSchema, more: tuple[RelativeColumn, ...], *, categorical: bool) -> str:
+    """A model of the log-odds of being relevant, by the number of stars, or by the first of the list-relative columns."""
     rng = np.random.default_rng(11)
     features = rows(rng, 600, categorical=categorical)
-    data = lightgbm.Dataset(lightgbm_input(features, columns), features[:, 1] + rng.normal(size=600) > 0)
+    values = features[:, 1]
+    if more:
+        relative = RelativeColumns(more, columns)
+        features = np.concatenate([relative.widened(part) for part in np.split(features, 30)])
+        values, columns = features[:, len(columns)], relative.schema
+    data = lightgbm.Dataset(lightgbm_input(features, columns), np.nan_to_num(values) + rng.normal(size=600) > 0)
     params = {"objective": "binary", "verbosity": -1, "num_leaves": 8, "num_threads": 1, "seed": 1}
     return lightgbm.train(params, data, num_boost_round=10).model_to_string()
 

@@ -1,7 +1,6 @@
 """Probabilities of being relevant that are planted and found again, and labels that give none."""
 
 import dataclasses
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,9 +22,7 @@ def planted(lists, seed=0, lengths=(1, 12), scale=1.0):
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     levels, scores = np.repeat(2.0 * rng.normal(size=lists), sizes), rng.normal(size=offsets[-1])
     expected = np.add.reduceat(sigmoid(SLOPE * levels + INTERCEPT), offsets[:-1])
-    parts = [slice(*ends) for ends in pairwise(offsets)]
-    stated = [level_probabilities(scores[part] / TEMPERATURE, sum_) for part, sum_ in zip(parts, expected, strict=True)]
-    probability = np.concatenate(stated)
+    probability = level_probabilities(scores / TEMPERATURE, expected, offsets[:-1])
     ranked = RankedRows(np.arange(offsets[-1]), scale * scores, {"first_stage": scale * scores})
     relevant = rng.random(offsets[-1]) < probability
     return ScoredLists(relevant, np.ones(offsets[-1]), levels, offsets, ranked), probability
@@ -44,6 +41,24 @@ def test_a_planted_calibration_is_found_on_any_scale_of_scores(scale):
     assert (stage.lists, stage.mean) == (700, lists.relevant.mean())
     stated = lists.probabilities(np.arange(700), "first_stage", stage)
     assert np.abs(stated - probability).mean() < 0.02
+
+
+def test_a_planted_weight_of_the_pointwise_scores_is_found():
+    """Which differ within lists and are right; the ranker's order is that of both together."""
+    rng = np.random.default_rng(2)
+    offsets = np.arange(0, 8_001, 8)
+    levels, noise = 2.0 * rng.normal(size=8_000), rng.normal(size=8_000)
+    relevant = rng.random(8_000) < sigmoid(0.8 * levels + 0.5 * noise - 0.5)
+    scores = 0.8 * levels + noise
+    lists = ScoredLists(relevant, np.ones(8_000), levels, offsets, RankedRows(np.arange(8_000), scores, {}))
+    stage = lists.fit_stage(np.arange(1_000), ())
+    assert 1.0 / stage.temperatures["first_stage"] == pytest.approx(0.5, abs=0.1)
+    assert stage.pointwise["first_stage"] == pytest.approx(0.4, abs=0.1)
+    alone = stage.model_copy(update={"pointwise": {}})
+    losses = [
+        lists.loss(np.arange(1_000), lists.probabilities(np.arange(1_000), "first_stage", s)) for s in (stage, alone)
+    ]
+    assert losses[0] < losses[1] - 0.01
 
 
 def test_probabilities_fall_along_the_scores_and_add_up_to_the_expected_number():
@@ -119,7 +134,7 @@ def test_labels_that_scores_separate_leave_finite_numbers(levels):
 
 
 def test_scores_against_the_labels_get_no_slope():
-    slope, intercept = level_of([1.0, -1.0] * 50, [False, True] * 50)
+    slope, intercept = level_of(np.repeat([1.0, -1.0] * 25, 2), np.repeat([False, True] * 25, 2))
     assert slope == 0.0
     assert sigmoid(np.array([intercept]))[0] == pytest.approx(0.5, abs=1e-3)
 
@@ -182,3 +197,9 @@ def test_too_few_validation_lists_give_no_probabilities():
     for lists, enough in ((FEWEST_LISTS, True), (FEWEST_LISTS - 1, False)):
         few = dataclasses.replace(splits, valid=splits.valid.select(range(lists)))
         assert (obstacle_to(few) is None) == enough
+
+
+def test_validation_lists_of_weight_0_are_not_enough():
+    for counting, enough in ((FEWEST_LISTS, True), (FEWEST_LISTS - 1, False)):
+        weights = np.repeat(np.arange(30) < counting, 2).astype(np.float64)
+        assert (obstacle_to(labelled([0, 1, 0, 0], weights)) is None) == enough

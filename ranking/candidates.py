@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Real
+from jaxtyping import Bool, Float, Int, Real
 
 from listwright.ranking.errors import CandidateError, EmptyListError, RoutingError
 from listwright.ranking.features import FeatureSchema
@@ -152,6 +152,8 @@ class Ranking:
         weights: Weight of each goal by which the candidates are ordered; None where the bundle has one goal alone, and
             where the label alone gives the order, as a further goal's model failed or would have been late.
         temperature: Divisor of the scores in ``relevance``: of the strategy that gave them; 1 for several goals.
+        below_cutoff: ``(L,)`` whether the last stage before several goals did not score a candidate; None for one goal,
+            where ``scores`` say it.
         excluded: Number of candidates that rules exclude: the last ones of the order.
         degraded: Whether an earlier stage than the route's own answered.
     """
@@ -170,6 +172,7 @@ class Ranking:
     probability: Float[np.ndarray, " L"] | None = None
     weights: Mapping[str, float] | None = None
     temperature: float = 1.0
+    below_cutoff: Bool[np.ndarray, " L"] | None = None
     degraded: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -122,6 +122,16 @@ class Feature(BaseModel):
     quantiles: Quantiles | None = None
     default: FiniteFloat | str | None = None
 
+    def value_of(self, number: float) -> float | str | None:
+        """Convert a number of the feature matrix to the value in a request; None for missing or unknown.
+
+        Convention: the shortest decimal that is the same float32, 1.6 and not 1.600000023841858.
+        """
+        if self.kind == "numeric":
+            return None if math.isnan(number) else float(str(np.float32(number)))
+        code = UNKNOWN_CODE if math.isnan(number) else int(number)
+        return self.categories[code - 1] if 0 < code <= len(self.categories) else None
+
     @model_validator(mode="after")
     def _values_fit_kind(self) -> Feature:
         name, default = self.name, self.default

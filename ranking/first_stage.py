@@ -135,7 +135,8 @@ def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int]
     """
     names = tuple(booster.feature_name())
     if all(_DEFAULT_NAME.fullmatch(name) for name in names) and schema.index.keys().isdisjoint(names):
-        if len(names) == len(schema) + 1 and _is_letor(schema) and booster.feature_importance()[0] == 0:
+        is_letor = schema.names == tuple(f"f{d}" for d in range(1, len(schema) + 1))
+        if len(names) == len(schema) + 1 and is_letor and booster.feature_importance()[0] == 0:
             return [0, *range(len(schema))]  # any column may stand in for the one that is never looked at
         if len(names) != len(schema):
             raise SchemaMismatchError(
@@ -168,10 +169,6 @@ def model_columns(booster: lightgbm.Booster, schema: FeatureSchema) -> list[int]
             )
     columns = [columns_by_name[name][0] for name in names]
     return None if columns == list(range(len(schema))) else columns
-
-
-def _is_letor(schema: FeatureSchema) -> bool:
-    return schema.names == tuple(f"f{d}" for d in range(1, len(schema) + 1))
 
 
 class LightGbmFirstStage:

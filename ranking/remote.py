@@ -400,7 +400,7 @@ class _Client:
             self.fault, self.end = "", time.monotonic() + 2 * self._within_s
             self.left = max(self.left, self._most + most)
             try:
-                return _wait_for(lambda: call(self.store))
+                return wait_for(lambda: call(self.store))
             except (FileExistsError, StoreError, KeyboardInterrupt):
                 raise
             except BaseException as error:  # a panic of the library is no Exception
@@ -524,7 +524,7 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, client
         await sink.drain()
 
 
-def _wait_for(call: Callable[[], _Answer]) -> _Answer:
+def wait_for(call: Callable[[], _Answer]) -> _Answer:
     """Return what a call returns, or raise what it raises; the main thread can be interrupted meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         return call()

@@ -270,6 +270,7 @@ class Reranker:
             scores=scores,
             relevance=relevance(scores),
             weights=weights,
+            below_cutoff=np.isnan(ranking.scores),
             temperature=1.0,
             timings_ms={**ranking.timings_ms, "goals": self._record_ms("goals", length, started)},
         )

@@ -175,7 +175,12 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
         from listwright.service.grpc.routes import routes as grpc_routes  # noqa: PLC0415 - as above
 
         answers += grpc_routes.routes
-    answers += [_head_of(route) for route in answers if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
+    # HEAD where GET is answered (RFC 9110, section 9.1), by routes that the document does not name; the server leaves
+    # out the body
+    heads = [copy(route) for route in answers if isinstance(route, APIRoute) and "GET" in (route.methods or ())]
+    for head in heads:
+        head.methods, head.include_in_schema = {"HEAD"}, False
+    answers += heads
     app.router.routes.extend(answers)  # not by include_router, behind which FastAPI matches each request three times
     problems.install(app)
     known = frozenset(getattr(route, "path", "") for route in answers)
@@ -188,16 +193,6 @@ def _route(app: Contract, keyring: Keyring, tracer: OtelTracer | None) -> None:
     app.add_middleware(
         EarlyRefusal, gate=service.gate, telemetry=telemetry, throttle=throttle.wait, unthrottled=unthrottled
     )
-
-
-def _head_of(route: APIRoute) -> APIRoute:
-    """Return a route for HEAD where a route answers GET (RFC 9110, section 9.1); the server leaves out the body.
-
-    Not by another method of the same route, which would stand in the document under the same name.
-    """
-    head = copy(route)
-    head.methods, head.include_in_schema = {"HEAD"}, False
-    return head
 
 
 def server_of(app: Contract, started: Callable[[], None] | None = None) -> DrainingServer:

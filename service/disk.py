@@ -1,4 +1,4 @@
-"""File access in threads: a file system that hangs holds a thread, and nothing else.
+"""File locks, and file access in threads: a file system that hangs holds a thread, and nothing else.
 
 The threads are daemons, which the process does not wait for at its end.
 """
@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
+import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
 
 _Read = TypeVar("_Read")
+
+_log = logging.getLogger("listwright.service")
 
 
 class Disk:
@@ -57,14 +63,6 @@ class Disk:
             raise
 
 
-def wait_for(call: Callable[[], _Read]) -> _Read:
-    """Return what a call returns, or raise what it raises.
-
-    It runs in a thread of its own, so that signals reach the waiting one at once.
-    """
-    return _start(call)[0].result()
-
-
 def _start(call: Callable[[], _Read]) -> tuple[Future[_Read], threading.Thread]:
     future: Future[_Read] = Future()
 
@@ -84,3 +82,24 @@ def _start(call: Callable[[], _Read]) -> tuple[Future[_Read], threading.Thread]:
 def _settle(settle: Callable[[_Read], None], value: _Read) -> None:
     with suppress(Exception):  # no caller waits any more: the future was cancelled, or its event loop is closed
         settle(value)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int | None]:
+    """Open and lock a file; yield its descriptor, or None if it is locked already, gone, or cannot be opened."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if path.exists():
+            _log.warning("%s cannot be opened, and stays: %s", path, error.strerror)
+        yield None
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        there = path.stat().st_ino == os.fstat(descriptor).st_ino
+    except OSError:
+        there = False
+    try:
+        yield descriptor if there else None
+    finally:
+        os.close(descriptor)

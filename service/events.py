@@ -38,9 +38,11 @@ from pydantic_core import from_json, to_json
 from listwright.ranking.plain_file import is_plain
 from listwright.ranking.served_log.events import MAX_EVENTS, Event, event_of
 from listwright.service.admission.body import BodyBudget
+from listwright.service.disk import locked
 from listwright.service.errors import EventsNotKeptError, TooLargeError, UndecodableBodyError, why_no_json
 from listwright.service.problems import faults_of
 from listwright.service.settings import PREFIX, Settings
+from listwright.service.telemetry.logs import Repeats
 from listwright.service.telemetry.metrics import Telemetry
 
 MAX_WAITING_BYTES = 8 * 2**20
@@ -103,8 +105,7 @@ class EventWriter:
         self._files, self._telemetry = files, telemetry
         self._queue: queue.SimpleQueue[_Sent | None] = queue.SimpleQueue()
         self._waiting = 0  # changed by the event loop only
-        self._logged_at, self._since = -math.inf, 0
-        self._tidied = -math.inf
+        self._failures, self._tidied = Repeats(LOG_S), -math.inf
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
@@ -202,7 +203,7 @@ class EventWriter:
         return None
 
     def _write(self, batch: list[_Sent]) -> None:
-        valid: list[tuple[_Sent, Lines]] = []
+        valid: list[tuple[_Sent, list[bytes]]] = []
         for sent in batch:
             try:
                 valid.append((sent, lines_of(sent.body)))
@@ -212,7 +213,7 @@ class EventWriter:
         if not valid:
             return
         try:
-            self._files.append(b"".join(lines.text for _, lines in valid))
+            self._files.append(b"".join(line for _, lines in valid for line in lines))
         except OSError as error:
             self._telemetry.events_refused.labels("disk").inc(len(valid))
             self._complain(error)
@@ -220,9 +221,9 @@ class EventWriter:
             for sent, _ in valid:
                 _settle(sent, partial(sent.future.set_exception, EventsNotKeptError(message, RETRY_AFTER_S)))
             return
-        self._telemetry.events.inc(sum(lines.events for _, lines in valid))
+        self._telemetry.events.inc(sum(len(lines) for _, lines in valid))
         for sent, lines in valid:
-            _settle(sent, partial(sent.future.set_result, lines.events))
+            _settle(sent, partial(sent.future.set_result, len(lines)))
 
     def _attempt(self, call: Callable[[], object]) -> None:
         try:
@@ -232,10 +233,7 @@ class EventWriter:
 
     def _complain(self, error: OSError) -> None:
         """Log a failed write, at most once in :data:`LOG_S`, with the count since the last line."""
-        self._since += 1
-        now = time.monotonic()
-        if now - self._logged_at >= LOG_S:
-            self._logged_at, count, self._since = now, self._since, 0
+        if count := self._failures.note():
             _log.error("events cannot be written: %s", error, extra={"facts": {"failures": count}})
 
 
@@ -328,7 +326,7 @@ class EventFiles:
             return
         try:
             os.fsync(descriptor)
-            self._path.rename(_finished(self._path))
+            self._path.rename(self._path.with_suffix(""))
         finally:
             os.close(descriptor)
         self.tidy()
@@ -345,7 +343,9 @@ class EventFiles:
         most_bytes = self._most_bytes - self._others_bytes - (self._roll_bytes if room is None else room)
         for part in self._folder.glob(f"events-*{PART}"):
             if is_plain(part) and self._is_left(part):
-                _adopt(part)
+                with locked(part) as descriptor, suppress(FileNotFoundError):  # another worker may be quicker
+                    if descriptor is not None:
+                        part.rename(part.with_suffix(""))
         finished, whole = [], 0
         for path in filter(is_plain, sorted(self._folder.glob("events-*"))):
             with suppress(FileNotFoundError):  # another worker may tidy, too
@@ -411,42 +411,7 @@ def _host() -> str:
     return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:64] or "host"
 
 
-def _finished(part: Path) -> Path:
-    return part.with_suffix("")
-
-
-def _adopt(part: Path) -> None:
-    """Finish a file whose writer has ended."""
-    try:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is being written; or this disk has no locks
-        os.close(descriptor)
-        return
-    try:
-        part.rename(_finished(part))
-    except FileNotFoundError:  # another worker was quicker
-        return
-    finally:
-        os.close(descriptor)
-
-
-class Lines(NamedTuple):
-    """Lines of a body for the log.
-
-    Args:
-        events: Number of events.
-        text: One whole line for each event.
-    """
-
-    events: int
-    text: bytes
-
-
-def lines_of(body: bytes, now: datetime | None = None) -> Lines:
+def lines_of(body: bytes, now: datetime | None = None) -> list[bytes]:
     """Return the lines of one event, or of an array of events; all that was sent stands in them, and ``received_at``.
 
     Args:
@@ -475,7 +440,7 @@ def lines_of(body: bytes, now: datetime | None = None) -> Lines:
         if len(line) > MAX_LINE_BYTES:
             path = (number,) if isinstance(sent, list) else ()
             raise TooLargeError(f"the event has {len(line)} bytes; the limit is {MAX_LINE_BYTES}", path)
-    return Lines(len(events), b"".join(line + b"\n" for line in written))
+    return [line + b"\n" for line in written]
 
 
 def _check(events: list[object], *, several: bool) -> None:

@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 from collections import deque
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -60,7 +61,13 @@ def load(name: str) -> Hook:
         raise HookError(f"{name!r} is a {type(hook).__name__}, which cannot be called: name a callable")
     if inspect.iscoroutinefunction(hook):
         raise HookError(f"{name!r} is a coroutine function: define it with def, not async def")
-    _check_takes_a_query(hook, name)
+    with suppress(ValueError):  # some callables written in C have no signature
+        try:
+            inspect.signature(hook).bind(None)
+        except TypeError as error:
+            raise HookError(
+                f"{name!r} cannot be called with a Query alone ({error}): let it take one argument"
+            ) from error
     return hook
 
 
@@ -69,17 +76,6 @@ def exit_soon(code: int) -> None:
     timer = threading.Timer(LEAVE_WITHIN_S, os._exit, (code,))
     timer.daemon = True
     timer.start()
-
-
-def _check_takes_a_query(hook: Hook, name: str) -> None:
-    try:
-        signature = inspect.signature(hook)
-    except ValueError:  # some callables written in C have no signature
-        return
-    try:
-        signature.bind(None)
-    except TypeError as error:
-        raise HookError(f"{name!r} cannot be called with a Query alone ({error}): let it take one argument") from error
 
 
 class IsolatedHook:
@@ -149,7 +145,7 @@ class IsolatedHook:
 
     def _outcome(self, query: Query) -> Choice | RoutingError:
         try:
-            return check_choice(self._hook(query))
+            return _check_choice(self._hook(query))
         except _InvalidChoiceError as error:
             return RoutingError(error.kind, str(error))
         except BaseException as error:  # SystemExit and KeyboardInterrupt would end only this thread
@@ -160,16 +156,8 @@ class _InvalidChoiceError(RoutingError):
     """A refused choice, distinct from a RoutingError that the hook raises, whose kind could be anything."""
 
 
-def check_choice(choice: Any) -> Choice:
-    """Check a hook's choice, and return it as plain numbers.
-
-    Args:
-        choice: :class:`listwright.ranking.router.Choice`, or None for no opinion. NumPy's numbers count as numbers; a
-            truth value is none.
-
-    Raises:
-        RoutingError: of kind ``hook_invalid``, or :data:`PASSED` for None.
-    """
+def _check_choice(choice: Any) -> Choice:
+    """Check a hook's choice, and return it as plain numbers: NumPy's count as numbers, a truth value as none."""
     if choice is None:
         raise _InvalidChoiceError(PASSED, "the hook has no opinion")
     if not isinstance(choice, Choice):

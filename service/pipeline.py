@@ -75,7 +75,7 @@ async def answer(request: Request, service: Service, codec: Codec) -> Response:
     async with hold_body(request, codec.limit, service.bodies, settings, deadline) as body:
         work = partial(_work, body, codec, service, request.state.request_id, arrived, time.perf_counter())
         pool = pool_for(len(body), settings.threads, service.pool)
-        done = await run_in_turn(service.gate, pool, work, deadline, request.receive)
+        done = await _run_in_turn(service.gate, pool, work, deadline, request.receive)
     request.state.after_answer = partial(_note, request, service, done)
     if done.ranking.degraded and settings.on_failure == "error":
         raise DegradedError(f"{done.ranking.reason} (LISTWRIGHT_ON_FAILURE is error)")
@@ -92,21 +92,10 @@ def pool_for(size: int, threads: int, pool: Executor) -> Executor | None:
     return None if threads == 0 and size <= SMALL else pool
 
 
-async def run_in_turn(
+async def _run_in_turn(
     gate: Gate, pool: Executor | None, work: Callable[[Deadline], T], deadline: Deadline, receive: Receive
 ) -> T:
-    """Wait for the request's turn, and return what ``work`` returns.
-
-    Args:
-        gate: Gate that the request waits at.
-        pool: Pool whose thread works; None for the event loop.
-        work: Function that is called with the deadline of the turn.
-        deadline: Deadline of the answer.
-        receive: ASGI channel of the request, whose body has arrived.
-
-    Raises:
-        ListwrightError: of :meth:`~listwright.service.admission.gate.Gate.turn`, or of the work.
-    """
+    """Wait for the request's turn, and return what ``work`` returns, in the event loop's thread without a pool."""
     async with gate.turn(deadline, receive, on_loop=pool is None) as left:
         if pool is None:
             return work(left)
@@ -135,7 +124,20 @@ def _log_answer(request: Request, service: Service, done: _Done) -> None:
     """Log an answered request; where a challenger ranks the list in the background, once it has."""
     unlogged = done.ranking.degraded and service.settings.on_failure == "error"
     log, part = None if unlogged else service.served_log, done.ranking_request.part
-    entry = None if log is None else _log_entry(request, done)
+    options, request_id, entry = done.ranking_request.options, request.state.request_id, None
+    if log is not None:
+        entry = LogEntry(
+            query_id_of(done.ranking_request, request_id),
+            request_id,
+            options.unit,
+            options.top_n,
+            done.ranking_request.candidates,
+            done.ranking,
+            done.ranking_request.bundle.manifest,
+            done.milliseconds,
+            time.time(),
+            part,
+        )
     if service.experiments is not None and part is not None and part.kind == "shadow" and part.shadow is None:
         service.experiments.shadow(done.ranking_request, done.unruled, partial(_log_shadowed, log, entry))
     elif log is not None and entry is not None:
@@ -150,23 +152,6 @@ def _log_shadowed(log: LogWriter | None, entry: LogEntry | None, shadow: ShadowR
 def query_id_of(request: RankingRequest, request_id: str) -> str:
     """Return the id that events name a query by: the caller's query id, else the list's id, else the request's."""
     return request.options.query_id or request.id or request_id
-
-
-def _log_entry(request: Request, done: _Done) -> LogEntry:
-    """Build the entry of the served log."""
-    options, request_id = done.ranking_request.options, request.state.request_id
-    return LogEntry(
-        query_id_of(done.ranking_request, request_id),
-        request_id,
-        options.unit,
-        options.top_n,
-        done.ranking_request.candidates,
-        done.ranking,
-        done.ranking_request.bundle.manifest,
-        done.milliseconds,
-        time.time(),
-        done.ranking_request.part,
-    )
 
 
 def _work(

@@ -27,7 +27,7 @@ from listwright.ranking.rules.schema import (
     quote,
 )
 from listwright.service.bundles.models import Current
-from listwright.service.participation import Participation, Team
+from listwright.service.participation import Team
 from listwright.service.problems import describe, fields_at
 from listwright.service.settings import PREFIX
 from listwright.service.telemetry.metrics import Telemetry
@@ -178,19 +178,14 @@ def with_rules(request: RankingRequest, ranking: Ranking, sets: Sequence[RuleSet
     after = apply_rules(ranking, request.candidates, request.bundle.manifest, sets)
     if after is ranking or request.part is None:
         return request, after
-    return request.join_experiment(_move_part(request.part, ranking, after, request.options.top_n)), after
-
-
-def _move_part(part: Participation, before: Ranking, after: Ranking, top_n: int | None) -> Participation:
-    """Return the part in an experiment with the places that rules gave to its candidates."""
-    teams, swap = part.teams, part.intervention
-    results = after.results[:top_n].tolist()
+    teams, swap = request.part.teams, request.part.intervention
+    results = after.results[: request.options.top_n].tolist()
     if teams is not None:
-        team_of: dict[int, Team] = dict(zip(before.order.tolist(), teams, strict=False))
+        team_of: dict[int, Team] = dict(zip(ranking.order.tolist(), teams, strict=False))
         team_of |= {index: "rule" for effect in after.rules if effect.action == "pin" for index in effect.candidates}
         teams = tuple(team_of.get(index, "rule") for index in results)
     if swap is not None:
-        both = before.order[list(swap.places)].tolist()
+        both = ranking.order[list(swap.places)].tolist()
         there = all(index in results for index in both)
         swap = replace(swap, places=tuple(map(results.index, both))) if there else None
-    return replace(part, teams=teams, intervention=swap)
+    return request.join_experiment(replace(request.part, teams=teams, intervention=swap)), after

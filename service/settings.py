@@ -27,23 +27,15 @@ from listwright.ranking.stages import NetworkKind
 MAX_SALT = 200
 
 
-def strip_secret(value: object) -> object:
-    """Strip white space around a secret: files and Kubernetes' Secrets often end with an unintended line break.
-
-    Raises:
-        ValueError: if nothing is left without white space around it, or white space or a control character is within.
-    """
+def _strip_secret(value: object) -> object:
+    """Strip white space around a secret: files and Kubernetes' Secrets often end with an unintended line break."""
     if isinstance(value, str) and " " in value.strip():
         raise ValueError("has a blank within: is it one secret?")
-    return strip_passphrase(value)
+    return _strip_passphrase(value)
 
 
-def strip_passphrase(value: object) -> object:
-    """Strip white space around a secret that may have blanks within: it is never sent in a header or an address.
-
-    Raises:
-        ValueError: as :func:`strip_secret`, but for blanks.
-    """
+def _strip_passphrase(value: object) -> object:
+    """Strip white space around a secret that may have blanks within: it is never sent in a header or an address."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -70,7 +62,7 @@ class LoopSettings(BaseSettings):
             max_length=MAX_SALT,
             description="secret that units are hashed with before they are logged; without it they are logged as sent",
         ),
-        BeforeValidator(strip_passphrase),
+        BeforeValidator(_strip_passphrase),
     ] = None
     served_flush_s: Annotated[
         float, Field(gt=0, le=3600, description="seconds after which logged records are written, be they few")
@@ -95,7 +87,7 @@ class LoopSettings(BaseSettings):
     ] = 64 * 2**20
     served_stream: Annotated[
         SecretStr | None,
-        BeforeValidator(strip_secret),
+        BeforeValidator(_strip_secret),
         Field(description="redis://HOST:PORT/DB?stream=NAME: records go to this Redis stream, too"),
     ] = None
     served_stream_length: Annotated[
@@ -236,7 +228,7 @@ class Settings(LoopSettings, ExplainSettings, EventSettings):
     admin_key: Annotated[
         SecretStr | None,
         Field(min_length=16, description="key that opens POST /admin/reload and /admin/rollback"),
-        BeforeValidator(strip_secret),
+        BeforeValidator(_strip_secret),
     ] = None
     keys: Annotated[
         SecretStr | None,

@@ -99,12 +99,9 @@ class Passing:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class Move(Place):
     """Another candidate, whose place among the others is not the same without the explained one."""
 
-    index: int
-    id: Id | None
-    rank: int
     rank_without: int
 
 

@@ -89,7 +89,7 @@ def _forget(folder: Path, names: Sequence[str], events: Path | None) -> int:
     units = frozenset([*names, *(hashed(unit, salt.encode()) for unit in names if salt)])
     left, awaited = 0, frozenset[str]()
     if events is not None:  # before the records, whose query ids tell the events
-        left, awaited = _print_outcome(forget_events(events, query_ids(folder, units), units), "events")
+        left, awaited = _print_outcome(_forget_events(events, query_ids(folder, units), units), "events")
         plain_file.files_below(events, EVENTS, print)  # names what is left out
     left += _print_outcome(forget(folder, units, awaited), "records")[0]
     files.log_files(folder, print)
@@ -164,8 +164,12 @@ def forget(folder: Path, units: frozenset[str], awaited: frozenset[str] = frozen
         if not any(of_units):
             continue
         unfinished = path.name.endswith(files.OPEN_SUFFIX)
-        if not unfinished:
-            _rewrite_records(path, drops, some_stay=not all(of_units))
+        if not unfinished and all(of_units):
+            path.unlink(missing_ok=True)
+        elif not unfinished:
+            remaining = (record for record in files.read(path) if not drops(record))
+            files.write(path, remaining, mode=path.stat().st_mode & 0o777)
+            _sync(path.parent)
         yield Forgotten(path, sum(of_units), len(of_units) - sum(of_units), unfinished)
 
 
@@ -176,14 +180,6 @@ def _scan_records(listed: Path, judge: Callable[[ServedRecord], T]) -> tuple[Pat
         return path, [judge(record) for record in files.read(path)]
 
     return files.read_listed(listed, scan) or (listed, [])
-
-
-def _rewrite_records(path: Path, drops: Callable[[ServedRecord], bool], *, some_stay: bool) -> None:
-    if not some_stay:
-        path.unlink(missing_ok=True)
-        return
-    files.write(path, (record for record in files.read(path) if not drops(record)), mode=path.stat().st_mode & 0o777)
-    _sync(path.parent)
 
 
 def _sync(folder: Path) -> None:
@@ -213,23 +209,8 @@ def query_ids(log: Path, units: frozenset[str]) -> frozenset[str]:
     return frozenset(query for query in queries if query is not None)
 
 
-def forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]) -> Iterator[Forgotten]:
-    """Remove all events of some queries or clients from the finished files of a log of events.
-
-    A file that has any is written anew, and replaces the old one in one step. Lines that are no events stay.
-
-    Args:
-        folder: Folder of the log of events.
-        queries: Query ids of the events to remove.
-        clients: Client ids of the events to remove.
-
-    Yields:
-        The outcome for each file that has such events, by name.
-
-    Raises:
-        DataError: if the folder is not there, or a file cannot be read.
-        OSError: if a file cannot be written.
-    """
+def _forget_events(folder: Path, queries: frozenset[str], clients: frozenset[str]) -> Iterator[Forgotten]:
+    """Remove all events of some queries or clients from the finished files of a log; each is replaced in one step."""
     if not folder.is_dir():
         raise DataError(folder, "is no folder: name the folder of LISTWRIGHT_EVENTS_LOG")
     for leftover in folder.rglob(".events-*.jsonl.*"):  # of a run that was stopped

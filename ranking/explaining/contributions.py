@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import factorial
 from time import perf_counter
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, Route, lightgbm_input
+from listwright.ranking.candidates import CandidateList, FirstPass, Ranking, lightgbm_input
 from listwright.ranking.deadline import NO_DEADLINE, Deadline
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.explanation import (
@@ -20,7 +21,6 @@ from listwright.ranking.explaining.explanation import (
     GoalContributions,
     GoalShare,
     StageContributions,
-    value_of,
 )
 from listwright.ranking.features import UNKNOWN_CODE, FeatureSchema
 from listwright.ranking.first_stage import model_columns, read_booster
@@ -53,9 +53,6 @@ _LINEAR = b"\nis_linear=1\n"
 
 _CANDIDATES_A_LOOK, _COALITIONS_A_LOOK = 50, 64
 """Between two looks at the clock."""
-
-_About = tuple[str, str, float]
-"""Stage in words, ranker, and the score of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,177 +95,209 @@ class Stages(NamedTuple):
         cut_short: Whether the clock ended any sampling before its standard errors were small enough.
     """
 
-    explanations: list[StageContributions | None]
+    explanations: Sequence[StageContributions | None]
     cut_short: bool = False
 
 
-def explain_first_stage(
-    reranker: Reranker,
-    candidates: CandidateList,
-    ranking: Ranking,
-    explained: Sequence[int],
-    *,
-    budget: int,
-    seed: int,
-    clock: Clock,
-) -> Stages:
-    """Explain why the first stage gave its scores, for each of some candidates.
-
-    A forest: exact tree SHAP of every column that it sees, as difference to the mean over the list. A column: itself,
-    likewise. Anything else, an ONNX graph or linear trees: Shapley values over the features, as
-    :func:`explain_second_stage` has them.
+class ListExplainer:
+    """Explanations of the scores of some candidates of a list.
 
     Args:
         reranker: Reranker that serves the bundle.
         candidates: Candidates of the list.
-        ranking: Ranking that was answered, with first-stage scores.
+        ranking: Ranking by the label alone, with first-stage scores.
         explained: Indices of the candidates to explain.
         budget: Most evaluations for each of them, where they are sampled.
         seed: Seed of the sampling.
         clock: Clock that ends the computing of trees; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for
-            each.
-
-    Raises:
-        ScoringError, BundleError: if the first stage cannot be run or read again.
-    """
-    entry, scores = reranker.manifest.first_stage, ranking.first_stage_scores
-    if entry.kind == "column":
-        schema = reranker.manifest.feature_schema
-        own = np.zeros(candidates.features.shape)
-        own[:, schema.index[entry.feature]] = scores
-        parts = [_relative_to_mean("column", own, candidates.features, schema, scores, index) for index in explained]
-        return Stages([*parts])
-    relative = entry.kind == "lightgbm" and entry.relative
-    trees = tree_contributions(reranker, entry.file, relative=relative) if entry.kind == "lightgbm" else None
-    if trees is not None:
-        features = visible_features(reranker, candidates, relative=relative)
-        explanations = _explain_trees(trees, features, scores, explained, clock)
-        return Stages(explanations, cut_short=explanations[0] is None)
-
-    def sample(stream: int, share: Clock) -> StageContributions | None:
-        candidate = explained[stream]
-        versions, rng = FirstStageVersions(reranker, candidates, candidate), np.random.default_rng((seed, 1, stream))
-        about: _About = "first stage", entry.kind, float(scores[candidate])
-        schema = reranker.manifest.feature_schema
-        return _sample(about, versions, candidates, candidate, schema, budget=budget, rng=rng, clock=share)
-
-    return _sample_each(sample, len(explained), clock)
-
-
-def explain_second_stage(
-    reranker: Reranker,
-    candidates: CandidateList,
-    ranking: Ranking,
-    explained: Sequence[int],
-    *,
-    budget: int,
-    seed: int,
-    clock: Clock,
-) -> Stages:
-    """Explain why the second stage gave its scores: Shapley values over the features of the schema.
-
-    A feature that is left out has the list's median or most frequent category. The whole serving path is run for each
-    coalition: list-relative columns, first stage, second stage. So a feature's contribution holds what it does through
-    the first-stage score. The other candidates, those that reach the second stage, and the route stay the answer's.
-
-    Args:
-        reranker: Reranker that serves the bundle.
-        candidates: Candidates of the list.
-        ranking: Ranking that was answered, by a second stage.
-        explained: Indices of the candidates to explain, which that stage scored.
-        budget: Most evaluations for each of them.
-        seed: Seed of the sampling.
-        clock: Clock of the explanation; sampling takes :data:`SAMPLING_SHARE` of what is left, a part for each.
-
-    Raises:
-        ScoringError: if a stage fails, or its score cannot be computed again.
+            each candidate.
     """
 
-    def sample(stream: int, share: Clock) -> StageContributions | None:
-        candidate = explained[stream]
-        versions = FinalVersions(reranker, candidates, candidate, ranking)
-        rng = np.random.default_rng((seed, 2, stream))
-        about: _About = "second stage", _ranker(ranking.route), float(ranking.scores[candidate])
-        schema = reranker.manifest.feature_schema
-        return _sample(about, versions, candidates, candidate, schema, budget=budget, rng=rng, clock=share)
+    def __init__(
+        self,
+        reranker: Reranker,
+        candidates: CandidateList,
+        ranking: Ranking,
+        explained: Sequence[int],
+        *,
+        budget: int,
+        seed: int,
+        clock: Clock,
+    ) -> None:
+        self._reranker, self._candidates, self._ranking, self._explained = reranker, candidates, ranking, explained
+        self._budget, self._seed, self._clock = budget, seed, clock
+        self._schema = reranker.manifest.feature_schema
 
-    return _sample_each(sample, len(explained), clock)
+    def explain_first_stage(self) -> Stages:
+        """Explain why the first stage gave its scores.
 
+        A forest: exact tree SHAP of every column that it sees, as difference to the mean over the list. A column:
+        itself, likewise. Anything else, an ONNX graph or linear trees: Shapley values over the features, as
+        :meth:`explain_second_stage` has them.
 
-def explain_goals(
-    reranker: Reranker,
-    candidates: CandidateList,
-    ranking: Ranking,
-    label: Ranking,
-    explained: Sequence[int],
-    *,
-    own: Sequence[StageContributions | None],
-    clock: Clock,
-) -> list[GoalContributions | None]:
-    """Explain the shares of the list by all goals together, for each of some candidates.
+        Raises:
+            ScoringError, BundleError: if the first stage cannot be run or read again.
+        """
+        entry, scores = self._reranker.manifest.first_stage, self._ranking.first_stage_scores
+        if entry.kind == "column":
+            own = np.zeros(self._candidates.features.shape)
+            own[:, self._schema.index[entry.feature]] = scores
+            return Stages(self._relative_to_mean("column", own, self._candidates.features, self._schema, scores))
+        if entry.kind == "lightgbm":
+            explanations = self._explain_trees(entry.file, scores, relative=entry.relative)
+            if explanations is not None:
+                return Stages(explanations, cut_short=explanations[0] is None)
+        return self._sample(_FirstStageVersions, entry.kind, scores, self._explained)
 
-    The share by a goal is compared with the share under the reference score of that goal's ranker, all other candidates
-    as they are. The contributions to the score are scaled to this difference.
+    def explain_second_stage(self) -> Stages:
+        """Explain why the second stage gave its scores, for those of the candidates that have one.
 
-    Args:
-        reranker: Reranker that serves the bundle.
-        candidates: Candidates of the list.
-        ranking: Ranking that was answered, by several goals.
-        label: Ranking by the label alone.
-        explained: Indices of the candidates to explain.
-        own: Explanation of the last score that each of these has for the label.
-        clock: Clock that ends the computing of trees.
+        These are Shapley values over the features of the schema. A feature that is left out has the list's median or
+        most frequent category. The whole serving path is run for each coalition: list-relative columns, first stage,
+        second stage. So a feature's contribution holds what it does through the first-stage score. The other
+        candidates, those that reach the second stage, and the route stay the answer's.
 
-    Returns:
-        The explanations; None where the label's is, or where the time was up.
+        Raises:
+            ScoringError: if a stage fails, or its score cannot be computed again.
+        """
+        route = self._ranking.route
+        ranker = route.strategy if route.specialist is None else f"{route.strategy} {route.specialist}"
+        scored = [index for index in self._explained if not np.isnan(self._ranking.scores[index])]
+        return self._sample(_FinalVersions, ranker, self._ranking.scores, scored)
 
-    Raises:
-        ScoringError, BundleError: if a goal's model cannot be run or read again, or its trees are linear.
-    """
-    goals, weights = reranker.goals, ranking.weights
-    assert goals is not None
-    assert weights is not None
-    stage, features = goals.stage, visible_features(reranker, candidates, relative=goals.stage.relative)
-    strategy = label.route.strategy if label.stage_reached == "second_stage" else "first_stage"
-    by_goal = goals.log_odds(features, label.scores, label.first_stage_scores, strategy, weights)
-    parts: dict[str, Sequence[StageContributions | None]] = {stage.label: own}
-    for goal in stage.others:
-        if goal.name in by_goal:
-            trees = tree_contributions(reranker, goal.file, relative=stage.relative)
-            if trees is None:
-                raise ScoringError(f"the model of {goal.name!r} has linear trees, which cannot be explained")
-            parts[goal.name] = _explain_trees(trees, features, goal.spread * by_goal[goal.name], explained, clock)
+    def explain_goals(
+        self, answer: Ranking, label_parts: Sequence[StageContributions | None]
+    ) -> list[GoalContributions | None]:
+        """Explain the shares of the list by all goals together.
 
-    def explain_one(place: int, index: int) -> GoalContributions | None:
-        counted, shares = list[StageContributions](), dict.fromkeys(weights, 0.0)
-        columns = dict[str, FeatureContribution]()
-        spreads = {goal.name: goal.spread for goal in stage.others}
-        spreads[stage.label] = stage.spreads["first_stage" if np.isnan(label.scores[index]) else strategy]
-        for goal, odds in by_goal.items():
-            if (part := parts[goal][place]) is None:
-                return None
-            counted.append(part)
-            difference = part.score - part.reference_score
-            factor = weights[goal] / sum(weights.values()) * _slope(odds, index, difference, spreads[goal])
-            shares[goal] = factor * difference
-            for column in part.contributions:
-                before = columns.get(column.feature, replace(column, reference=None, contribution=0.0))
-                error = before.standard_error if column.standard_error is None else factor * column.standard_error
-                added_up = before.contribution + factor * column.contribution
-                columns[column.feature] = replace(before, contribution=added_up, standard_error=error)
-        share = float(ranking.relevance[index])
-        return GoalContributions(
-            ranker="goals",
-            score=share,
-            reference_score=share - sum(shares.values()),
-            exact=all(part.exact for part in counted),
-            evaluations=sum(part.evaluations for part in counted),
-            budget_spent=any(part.budget_spent for part in counted),
-            contributions=by_size(columns.values()),
-            goals=tuple(GoalShare(goal, weight, shares[goal]) for goal, weight in weights.items()),
-        )
+        The share by a goal is compared with the share under the reference score of that goal's ranker, all other
+        candidates as they are. The contributions to the score are scaled to this difference.
 
-    return [explain_one(place, index) for place, index in enumerate(explained)]
+        Args:
+            answer: Ranking by several goals.
+            label_parts: Explanation of the last score that each candidate has for the label.
+
+        Returns:
+            The explanations; None where the label's is, or where the time was up.
+
+        Raises:
+            ScoringError, BundleError: if a goal's model cannot be run or read again, or its trees are linear.
+        """
+        goals, weights, label = self._reranker.goals, answer.weights, self._ranking
+        assert goals is not None
+        assert weights is not None
+        stage, total = goals.stage, sum(weights.values())
+        strategy = label.route.strategy if label.stage_reached == "second_stage" else "first_stage"
+        features = self._visible(relative=stage.relative)
+        odds_by_goal = goals.log_odds(features, label.scores, label.first_stage_scores, strategy, weights)
+        spreads, parts = {goal.name: goal.spread for goal in stage.others}, {stage.label: label_parts}
+        for goal in stage.others:
+            if goal.name in odds_by_goal:
+                scores = goal.spread * odds_by_goal[goal.name]
+                explanations = self._explain_trees(goal.file, scores, relative=stage.relative)
+                if explanations is None:
+                    raise ScoringError(f"the model of {goal.name!r} has linear trees, which cannot be explained")
+                parts[goal.name] = explanations
+        together = list[GoalContributions | None]()
+        for place, index in enumerate(self._explained):
+            own_parts = {goal: part for goal in odds_by_goal if (part := parts[goal][place]) is not None}
+            if len(own_parts) < len(odds_by_goal):
+                together.append(None)
+                continue
+            spreads[stage.label] = stage.spreads["first_stage" if np.isnan(label.scores[index]) else strategy]
+            shares, columns = dict.fromkeys(weights, 0.0), dict[str, FeatureContribution]()
+            for name, part in own_parts.items():
+                difference = part.score - part.reference_score
+                factor = weights[name] / total * _slope(odds_by_goal[name], index, difference, spreads[name])
+                shares[name] = factor * difference
+                for column in part.contributions:
+                    before = columns.get(column.feature, replace(column, reference=None, contribution=0.0))
+                    error = before.standard_error if column.standard_error is None else factor * column.standard_error
+                    added_up = before.contribution + factor * column.contribution
+                    columns[column.feature] = replace(before, contribution=added_up, standard_error=error)
+            share = float(answer.relevance[index])
+            together.append(
+                GoalContributions(
+                    ranker="goals",
+                    score=share,
+                    reference_score=share - sum(shares.values()),
+                    exact=all(part.exact for part in own_parts.values()),
+                    evaluations=sum(part.evaluations for part in own_parts.values()),
+                    budget_spent=any(part.budget_spent for part in own_parts.values()),
+                    contributions=by_size(columns.values()),
+                    goals=tuple(GoalShare(name, weight, shares[name]) for name, weight in weights.items()),
+                )
+            )
+        return together
+
+    def _visible(self, *, relative: bool) -> Float[np.ndarray, "L W"]:
+        """Return the features, with list-relative columns where a model sees them."""
+        columns = self._reranker.relative if relative else None
+        return self._candidates.features if columns is None else columns.widened(self._candidates.features)
+
+    def _explain_trees(
+        self, file: str, scores: Float[np.ndarray, " L"], *, relative: bool
+    ) -> Sequence[StageContributions | None] | None:
+        """Explain a forest's scores exactly, without explanations if the time is up; None for linear trees."""
+        trees = _tree_contributions(self._reranker, file, relative=relative)
+        if trees is None:
+            return None
+        features = self._visible(relative=relative)
+        shares = trees.of(features, self._clock)
+        if shares is None:
+            return [None] * len(self._explained)
+        apart = np.ptp(scores - shares.sum(axis=1))  # one number for all candidates is the forest's expected score
+        if apart > SAME_SUM * max(1.0, float(np.abs(scores).max())):
+            raise ScoringError(f"tree contributions miss the scores by up to {apart:.2g}")
+        return self._relative_to_mean("lightgbm", shares, features, trees.schema, scores)
+
+    def _relative_to_mean(
+        self,
+        ranker: str,
+        contributions: Float[np.ndarray, "L W"],
+        features: Float[np.ndarray, "L W"],
+        schema: FeatureSchema,
+        scores: Float[np.ndarray, " L"],
+    ) -> list[StageContributions]:
+        """Return exact explanations, each as difference to the list's mean."""
+        differences, mean = contributions - contributions.mean(axis=0), float(scores.mean())
+        explanations = []
+        for index in self._explained:
+            parts = _feature_contributions(schema, features[index], None, differences[index], None)
+            explanations.append(StageContributions(ranker, float(scores[index]), mean, True, 0, False, parts))
+        return explanations
+
+    def _sample(
+        self, kind: type[_FirstStageVersions], ranker: str, scores: Float[np.ndarray, " L"], explained: Sequence[int]
+    ) -> Stages:
+        """Sample each candidate in turn, in an equal part of the sampling time that is left."""
+        features, absent = self._candidates.features, references(self._candidates.features, self._schema)
+        until, explanations, cut_short = self._clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
+        for place, candidate in enumerate(explained):
+            clock = until.share(1.0 / (len(explained) - place))
+            versions = kind(self._reranker, self._candidates, self._ranking, candidate)
+            rng = np.random.default_rng((self._seed, kind.stream, place))
+            row = features[candidate]
+            players = np.flatnonzero(differing(row, absent))
+            payoff = partial(versions.payoff, absent, players)
+            shares = shapley_values(payoff, len(players), budget=self._budget, rng=rng, clock=clock)
+            cut_short |= shares is None or (shares.budget_spent and clock.over())
+            if shares is None:
+                explanations.append(None)
+                continue
+            score = float(scores[candidate])
+            if not abs(shares.full - score) <= SAME_SCORE * max(1.0, abs(score)):
+                again = f"{shares.full:.6g} when it was explained"
+                raise ScoringError(f"the {kind.stage} gave {score:.6g} in the answer and {again}")
+            values, errors = np.zeros(len(row)), None
+            values[players] = shares.values
+            if shares.standard_errors is not None:
+                errors = np.zeros(len(row))
+                errors[players] = shares.standard_errors
+            parts = _feature_contributions(self._schema, row, absent, values, errors)
+            spent = shares.evaluations, shares.budget_spent
+            explanations.append(StageContributions(ranker, shares.full, shares.empty, errors is None, *spent, parts))
+        return Stages(explanations, cut_short)
 
 
 def _slope(odds: Float[np.ndarray, " L"], candidate: int, difference: float, spread: float) -> float:
@@ -281,111 +310,22 @@ def _slope(odds: Float[np.ndarray, " L"], candidate: int, difference: float, spr
     return (share - float(relevance(before)[candidate])) / difference
 
 
-def _sample_each(sample: Callable[[int, Clock], StageContributions | None], count: int, clock: Clock) -> Stages:
-    """Sample each candidate in turn, in an equal part of the sampling time that is left."""
-    until, explanations, cut_short = clock.share(SAMPLING_SHARE), list[StageContributions | None](), False
-    for stream in range(count):
-        share = until.share(1.0 / (count - stream))
-        explanation = sample(stream, share)
-        explanations.append(explanation)
-        cut_short |= explanation is None or (explanation.budget_spent and share.over())
-    return Stages(explanations, cut_short)
-
-
-def _ranker(route: Route) -> str:
-    return route.strategy if route.specialist is None else f"{route.strategy} {route.specialist}"
-
-
-def _check_sums(contributions: Float[np.ndarray, "L W"], scores: Float[np.ndarray, " L"]) -> None:
-    """Raise unless contributions and scores differ by one number that is the same for all candidates."""
-    left = scores - contributions.sum(axis=1)
-    if np.ptp(left) > SAME_SUM * max(1.0, float(np.abs(scores).max())):
-        raise ScoringError(f"tree contributions miss the scores by up to {np.ptp(left):.2g}")
-
-
-def visible_features(reranker: Reranker, candidates: CandidateList, *, relative: bool) -> Float[np.ndarray, "L W"]:
-    """Return the features, with list-relative columns where a model sees them."""
-    if reranker.relative is None or not relative:
-        return candidates.features
-    return reranker.relative.widened(candidates.features)
-
-
-def _explain_trees(
-    trees: TreeContributions,
-    features: Float[np.ndarray, "L W"],
-    scores: Float[np.ndarray, " L"],
-    explained: Sequence[int],
-    clock: Clock,
-) -> list[StageContributions | None]:
-    """Return exact explanations of a forest's scores, each as difference to the list's mean; None if the time is up."""
-    shares = trees.of(features, clock)
-    if shares is None:
-        return [None] * len(explained)
-    _check_sums(shares, scores)
-    return [_relative_to_mean("lightgbm", shares, features, trees.schema, scores, index) for index in explained]
-
-
-def _relative_to_mean(
-    ranker: str,
-    contributions: Float[np.ndarray, "L W"],
-    features: Float[np.ndarray, "L W"],
+def _feature_contributions(
     schema: FeatureSchema,
-    scores: Float[np.ndarray, " L"],
-    candidate: int,
-) -> StageContributions:
-    differences = contributions[candidate] - contributions.mean(axis=0)
-    parts = (
-        FeatureContribution(feature.name, value_of(feature, float(value)), None, float(difference), None)
-        for feature, value, difference in zip(schema.features, features[candidate], differences, strict=True)
-    )
-    score, mean = float(scores[candidate]), float(scores.mean())
-    return StageContributions(
-        ranker, score, mean, exact=True, evaluations=0, budget_spent=False, contributions=by_size(parts)
-    )
-
-
-def _sample(
-    about: _About,
-    versions: FirstStageVersions | FinalVersions,
-    candidates: CandidateList,
-    candidate: int,
-    schema: FeatureSchema,
-    *,
-    budget: int,
-    rng: np.random.Generator,
-    clock: Clock,
-) -> StageContributions | None:
-    stage, ranker, score = about
-    row, absent = candidates.features[candidate], references(candidates.features, schema)
-    players = np.flatnonzero(differing(row, absent))
-
-    def payoff(present: Bool[np.ndarray, "M players"]) -> Float[np.ndarray, " M"]:
-        rows = np.tile(absent, (len(present), 1))
-        rows[:, players] = np.where(present, row[players], absent[players])
-        return versions.score(rows)
-
-    shares = shapley_values(payoff, len(players), budget=budget, rng=rng, clock=clock)
-    if shares is None:
-        return None
-    _check_same(shares.full, score, stage)
-    values = np.zeros(len(row))
-    values[players] = shares.values
-    errors = None
-    if shares.standard_errors is not None:
-        errors = np.zeros(len(row))
-        errors[players] = shares.standard_errors
-    parts = (
+    row: Float[np.ndarray, " W"],
+    absent: Float[np.ndarray, " W"] | None,
+    values: Float[np.ndarray, " W"],
+    errors: Float[np.ndarray, " W"] | None,
+) -> tuple[FeatureContribution, ...]:
+    return by_size(
         FeatureContribution(
             feature.name,
-            value_of(feature, float(row[d])),
-            value_of(feature, float(absent[d])),
+            feature.value_of(float(row[d])),
+            None if absent is None else feature.value_of(float(absent[d])),
             float(values[d]),
             None if errors is None else float(errors[d]),
         )
         for d, feature in enumerate(schema.features)
-    )
-    return StageContributions(
-        ranker, shares.full, shares.empty, errors is None, shares.evaluations, shares.budget_spent, by_size(parts)
     )
 
 
@@ -464,19 +404,8 @@ _contributions_cache: WeakKeyDictionary[Reranker, dict[str, TreeContributions]] 
 """By reranker, as long as it lives, and by the model's file."""
 
 
-def tree_contributions(reranker: Reranker, file: str, *, relative: bool) -> TreeContributions | None:
-    """Return the tree contributions of a LightGBM model; None if its trees are linear, or it cannot be read again.
-
-    They are read from the bundle at the first use.
-
-    Args:
-        reranker: Reranker that serves the bundle.
-        file: Name of the model's file.
-        relative: Whether the model sees list-relative columns.
-
-    Raises:
-        BundleError: if the bundle's file is gone, or another one.
-    """
+def _tree_contributions(reranker: Reranker, file: str, *, relative: bool) -> TreeContributions | None:
+    """Return the contributions of a LightGBM model, read once; None if its trees are linear, or it cannot be read."""
     if reranker.read_file is None:
         return None
     cached = _contributions_cache.setdefault(reranker, {})
@@ -489,105 +418,94 @@ def tree_contributions(reranker: Reranker, file: str, *, relative: bool) -> Tree
     return cached[file]
 
 
-class FirstStageVersions:
-    """Scores of the first stage, which computes the list-relative columns anew for each version.
+class _FirstStageVersions:
+    """Scores of the first stage for versions of a candidate; list-relative columns are computed anew for each."""
 
-    Args:
-        reranker: Reranker that serves the bundle.
-        candidates: Candidates of the list.
-        candidate: Index of the candidate that has versions.
-    """
+    stage, stream = "first stage", 1
 
-    def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int) -> None:
-        self._reranker, self._candidate = reranker, candidate
-        self._features = candidates.features.copy()
+    def __init__(self, reranker: Reranker, candidates: CandidateList, ranking: Ranking, candidate: int) -> None:
+        self._reranker, self._ranking, self._candidate = reranker, ranking, candidate
+        self._features, self._row = candidates.features.copy(), candidates.features[candidate]
         entry = reranker.manifest.first_stage
-        self.sees_relative = entry.kind == "lightgbm" and entry.relative
-        self.one_by_one = entry.kind != "onnx" and not self.sees_relative
+        self._sees_relative = entry.kind == "lightgbm" and entry.relative
+        self._one_by_one = entry.kind != "onnx" and not self._sees_relative
         """Whether a candidate's score depends on no other candidate."""
 
     def score(self, versions: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
         """Return ``(M,)`` the candidate's score with each row in its place; raise ScoringError if a stage fails."""
-        if self.one_by_one:
+        if self._one_by_one:
             return self._reranker.first_stage.score(versions)
-        return np.array([self.whole(version)[1][self._candidate] for version in versions])
+        return np.array([self._first_pass(version).scores[self._candidate] for version in versions])
 
-    def whole(
-        self, version: Float[np.ndarray, " D"]
-    ) -> tuple[CandidateList, Float[np.ndarray, " L"], Float[np.ndarray, "L W"]]:
-        """Return the list with a version in it, its first-stage scores, and its widened features."""
+    def payoff(
+        self,
+        absent: Float[np.ndarray, " D"],
+        players: Int[np.ndarray, " players"],
+        present: Bool[np.ndarray, "M players"],
+    ) -> Float[np.ndarray, " M"]:
+        """Return ``(M,)`` the candidate's score with each coalition of its features, in place of the absent values."""
+        rows = np.tile(absent, (len(present), 1))
+        rows[:, players] = np.where(present, self._row[players], absent[players])
+        return self.score(rows)
+
+    def _first_pass(self, version: Float[np.ndarray, " D"]) -> FirstPass:
+        """Return the list with a version in it after the first stage, in the order of the answer."""
         self._features[self._candidate] = version
         candidates = CandidateList(self._features)
         relative = self._reranker.relative
         widened = candidates.features if relative is None else relative.widened(candidates.features)
-        scores = self._reranker.first_stage.score(widened if self.sees_relative else candidates.features)
-        return candidates, scores, widened
+        scores = self._reranker.first_stage.score(widened if self._sees_relative else candidates.features)
+        return FirstPass(candidates, widened, scores, self._ranking.order)
 
 
-class FinalVersions:
-    """Final scores: list-relative columns, first stage and second stage are computed anew for each version.
+class _FinalVersions(_FirstStageVersions):
+    """Scores of the second stage for versions of a candidate that it scored: all before it is computed anew for each.
 
     The candidates that reach the second stage, and the route, stay those of the answer.
-
-    Args:
-        reranker: Reranker that serves the bundle.
-        candidates: Candidates of the list.
-        candidate: Index of the candidate that has versions; the second stage scored it.
-        ranking: Ranking that was answered.
     """
 
-    def __init__(self, reranker: Reranker, candidates: CandidateList, candidate: int, ranking: Ranking) -> None:
-        self._first = FirstStageVersions(reranker, candidates, candidate)
-        self._reranker, self._ranking, self._candidate = reranker, ranking, candidate
-        self._second = reranker.second_pass
-        self._stage = self._second.stage(ranking.route.strategy)
+    stage, stream = "second stage", 2
+
+    def __init__(self, reranker: Reranker, candidates: CandidateList, ranking: Ranking, candidate: int) -> None:
+        super().__init__(reranker, candidates, ranking, candidate)
+        self._second, self._route = reranker.second_pass, ranking.route
+        self._entry = self._second.stage(self._route.strategy)
         self._positions: Int[np.ndarray, " C"] = np.flatnonzero(~np.isnan(ranking.scores))
         self._place = int(np.searchsorted(self._positions, candidate))
         self._inputs = self._inputs_of(candidates.features[candidate])
-        self._width = candidates.features.shape[1]
-        self._specialists = None if ranking.route.strategy != "srm" else self._specialist_scores(self._inputs).copy()
+        self._specialists = None if self._route.strategy != "srm" else self._specialist_scores(self._inputs).copy()
 
     def score(self, versions: Float[np.ndarray, "M D"]) -> Float[np.ndarray, " M"]:
         """Return ``(M,)`` the candidate's score with each row in its place; raise ScoringError if a stage fails."""
-        if not self._first.one_by_one or self._stage.relative:
+        if not self._one_by_one or self._entry.relative:
             return np.array([self._final_score(self._inputs_of(version)) for version in versions], dtype=np.float64)
         inputs = np.tile(self._inputs[self._place], (len(versions), 1))
-        inputs[:, : self._width] = versions
-        if self._stage.first_stage_score:
-            inputs[:, -1] = self._first.score(versions)
+        inputs[:, : versions.shape[1]] = versions
+        if self._entry.first_stage_score:
+            inputs[:, -1] = super().score(versions)
+        scores = np.empty(len(versions))
         if self._specialists is not None:  # they look at each candidate alone
-            return np.array([self._score_mixture(row) for row in self._specialist_scores(inputs)])
-        return np.array([self._final_score(self._replace_row(row)) for row in inputs], dtype=np.float64)
-
-    def _replace_row(self, row: Float[np.ndarray, " E"]) -> Float[np.ndarray, "C E"]:
-        self._inputs[self._place] = row
-        return self._inputs
+            for version, of_candidate in enumerate(self._specialist_scores(inputs)):
+                self._specialists[self._place] = of_candidate
+                scores[version] = self._second.routed(self._specialists, self._route)[self._place]
+            return scores
+        for version, row in enumerate(inputs):
+            self._inputs[self._place] = row
+            scores[version] = self._final_score(self._inputs)
+        return scores
 
     def _inputs_of(self, version: Float[np.ndarray, " D"]) -> Float[np.ndarray, "C E"]:
         """Return the second stage's input for the list with a version in it."""
-        candidates, scores, widened = self._first.whole(version)
-        return FirstPass(candidates, widened, scores, self._ranking.order).inputs(self._positions, self._stage).copy()
+        return self._first_pass(version).inputs(self._positions, self._entry).copy()
 
     def _final_score(self, inputs: Float[np.ndarray, "C E"]) -> float:
-        route = self._ranking.route
-        if route.strategy == "srm":
-            return float(self._second.routed(self._specialist_scores(inputs), route)[self._place])
-        return float(self._second.networks[route.strategy].score(inputs)[self._place])
+        if self._route.strategy == "srm":
+            return float(self._second.routed(self._specialist_scores(inputs), self._route)[self._place])
+        return float(self._second.networks[self._route.strategy].score(inputs)[self._place])
 
     def _specialist_scores(self, inputs: Float[np.ndarray, "C E"]) -> Float[np.ndarray, "C K"]:
         assert self._second.specialists is not None
         return self._second.specialists.score(inputs)
-
-    def _score_mixture(self, of_candidate: Float[np.ndarray, " K"]) -> float:
-        assert self._specialists is not None
-        self._specialists[self._place] = of_candidate
-        return float(self._second.routed(self._specialists, self._ranking.route)[self._place])
-
-
-def _check_same(again: float, answered: float, what: str) -> None:
-    """Raise ScoringError if a score cannot be reproduced: the explanation would not be the answer's."""
-    if not abs(again - answered) <= SAME_SCORE * max(1.0, abs(answered)):
-        raise ScoringError(f"the {what} gave {answered:.6g} in the answer and {again:.6g} when it was explained")
 
 
 @dataclass(frozen=True, slots=True)
@@ -665,12 +583,14 @@ def _by_permutations(
     evaluations, pairs = 2, 0
     mean, squares = np.zeros(players), np.zeros(players)  # Welford's
     cost = 2 * (players - 1)
-    precise = False
+    precise, place, errors = False, np.empty(players, dtype=np.int64), np.zeros(players)
     while not precise:
         if pairs >= 2 and evaluations + cost > budget:
             break
         order = rng.permutation(players)
-        payoffs = _payoffs_of(payoff, _antithetic_coalitions(order), clock)
+        place[order], sizes = np.arange(players), np.arange(1, players)[:, None]
+        coalitions = np.concatenate([place < sizes, place >= players - sizes])  # of the order and of its reverse
+        payoffs = _payoffs_of(payoff, coalitions, clock)
         if payoffs is None:
             break
         evaluations, pairs = evaluations + cost, pairs + 1
@@ -680,25 +600,9 @@ def _by_permutations(
         difference = sample - mean
         mean += difference / pairs
         squares += difference * (sample - mean)
-        precise = pairs >= FEWEST_PAIRS and bool(_errors(squares, pairs).max() <= TOLERANCE * np.abs(mean).max())
-    if pairs < 2:
-        return None
-    return ShapleyValues(mean, _errors(squares, pairs), full, empty, evaluations, not precise)
-
-
-def _errors(squares: Float[np.ndarray, " players"], pairs: int) -> Float[np.ndarray, " players"]:
-    """Return the standard errors of a mean over pairs."""
-    errors: Float[np.ndarray, " players"] = np.sqrt(squares / (pairs - 1) / pairs)
-    return errors
-
-
-def _antithetic_coalitions(order: np.ndarray) -> Bool[np.ndarray, "M players"]:
-    """Return the coalitions of a permutation and of its reverse, without the empty and the full one."""
-    count = len(order)
-    place = np.empty(count, dtype=np.int64)
-    place[order] = np.arange(count)
-    sizes = np.arange(1, count)[:, None]
-    return np.concatenate([place < sizes, place >= count - sizes])
+        errors = np.sqrt(squares / max(1, pairs - 1) / pairs)  # standard errors of the mean
+        precise = pairs >= FEWEST_PAIRS and bool(errors.max() <= TOLERANCE * np.abs(mean).max())
+    return ShapleyValues(mean, errors, full, empty, evaluations, not precise) if pairs >= 2 else None
 
 
 def _gains(

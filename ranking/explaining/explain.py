@@ -15,13 +15,7 @@ import numpy as np
 from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.deadline import NO_DEADLINE, Deadline, LatencyEstimator
 from listwright.ranking.errors import CandidateError, ExplanationError, ScoringError
-from listwright.ranking.explaining.contributions import (
-    Clock,
-    by_size,
-    explain_first_stage,
-    explain_goals,
-    explain_second_stage,
-)
+from listwright.ranking.explaining.contributions import Clock, ListExplainer, by_size
 from listwright.ranking.explaining.explanation import (
     AnomalyReasons,
     CandidateExplanation,
@@ -107,23 +101,20 @@ def explain(
         raise ExplanationError(f"no stage ranked the candidates: {answer.reason}")
     rerank, label, goals = bind_rerank(reranker, answer, deadline, **options), answer, reranker.goals
     if goals is not None and answer.weights is not None and goals.combines(answer.weights):
-        label = bind_rerank(reranker, replace(answer, weights=goals.label_alone), deadline, **options)(candidates)
-    one_list: dict[str, Any] = {"reranker": reranker, "candidates": candidates, "ranking": label}
-    sampling: dict[str, Any] = {"budget": budget, "seed": seed, "clock": parts.clock}
-
-    first = parts.timed("first_stage", lambda: explain_first_stage(**one_list, explained=explained, **sampling))
+        rerank_label = bind_rerank(reranker, replace(answer, weights=goals.label_alone), deadline, **options)
+        label = parts.timed("goals", lambda: rerank_label(candidates))
+    explainer = ListExplainer(reranker, candidates, label, explained, budget=budget, seed=seed, clock=parts.clock)
+    first = parts.timed("first_stage", explainer.explain_first_stage)
     if first.explanations[0] is None:
         raise ExplanationError("the deadline had passed before the first stage was explained")
     parts.cut_short("first_stage", first.cut_short)
-    moves = parts.run("moves", lambda: find_moves(rerank, candidates, candidate, answer))
-    anomaly = parts.run("anomaly", lambda: explain_anomaly(**one_list))
+    moves = parts.run("moves", lambda: _find_moves(rerank, candidates, candidate, answer))
+    anomaly = parts.run("anomaly", lambda: _explain_anomaly(reranker, candidates, label))
     second: list[StageContributions | None] = [None, None]
-    scored = [] if label.stage_reached != "second_stage" else [n for n in explained if not np.isnan(label.scores[n])]
-    if candidate in scored:
-        reached = parts.run("second_stage", lambda: explain_second_stage(**one_list, explained=scored, **sampling))
-        if reached is not None:
-            second = [*reached.explanations, None]
-            parts.cut_short("second_stage", reached.cut_short)
+    is_scored = [label.stage_reached == "second_stage" and not np.isnan(label.scores[index]) for index in explained]
+    if is_scored[0] and (later := parts.run("second_stage", explainer.explain_second_stage)) is not None:
+        second = [*later.explanations, None]
+        parts.cut_short("second_stage", later.cut_short)
     passes = None
     if answer.order[0] != candidate:
         schema = reranker.manifest.feature_schema
@@ -135,12 +126,10 @@ def explain(
             parts.cut_short("passing", not search.complete, search.fault)
     together: list[GoalContributions | None] = [None, None]
     if label is not answer:
-        both = zip(explained, first.explanations, second, strict=False)
-        own = [late if index in scored else early for index, early, late in both]
-        work = partial(explain_goals, reranker, candidates, answer, label, explained, own=own, clock=parts.clock)
-        if (explanations := parts.run("goals", work)) is not None:
-            together = [*explanations, None]
-            parts.cut_short("goals", explanations[0] is None)
+        last = [second[n] if scored else first.explanations[n] for n, scored in enumerate(is_scored)]
+        if (by_goals := parts.run("goals", lambda: explainer.explain_goals(answer, last))) is not None:
+            together = [*by_goals, None]
+            parts.cut_short("goals", by_goals[0] is None)
     comparison = None
     if against is not None:
         comparison = Comparison(
@@ -200,22 +189,11 @@ def bind_rerank(
     )
 
 
-def find_moves(
+def _find_moves(
     rerank: Rerank, candidates: CandidateList, candidate: int, ranking: Ranking
 ) -> tuple[MovedCandidate, ...]:
-    """Return the other candidates whose places among themselves change without the candidate, best first.
-
-    Whoever was below moves up by one, which is no move. Candidates that the second stage reaches in its place may move.
-
-    Args:
-        rerank: Function that ranks as the answer was ranked, see :func:`bind_rerank`.
-        candidates: Candidates of the list.
-        candidate: Index of the candidate that leaves.
-        ranking: Ranking that was answered.
-
-    Raises:
-        ScoringError: if a stage fails on the list without the candidate, as an earlier one would then answer.
-    """
+    """Return the other candidates whose places among themselves change without the candidate, best first."""
+    # whoever was below moves up by one, which is no move; those that the second stage reaches in its place may move
     if len(candidates) == 1:
         return ()
     others = np.delete(np.arange(len(candidates)), candidate)
@@ -231,22 +209,8 @@ def find_moves(
     return tuple(sorted(changed, key=lambda move: move.rank))
 
 
-def explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Ranking) -> AnomalyReasons | None:
-    """Return the anomaly score, and the features whose training median would lower it most.
-
-    The score looks at the mean of each numeric feature over the first stage's top. One mean at a time is replaced.
-
-    Args:
-        reranker: Reranker that serves the bundle.
-        candidates: Candidates of the list.
-        ranking: Ranking that was answered, with first-stage scores.
-
-    Returns:
-        None if the bundle has no anomaly score.
-
-    Raises:
-        ScoringError: if the forest's graph fails.
-    """
+def _explain_anomaly(reranker: Reranker, candidates: CandidateList, ranking: Ranking) -> AnomalyReasons | None:
+    """Return the anomaly score, and the features whose training median in the top's mean would lower it most."""
     stage = reranker.manifest.anomaly
     if reranker.anomaly is None or stage is None:
         return None
@@ -295,12 +259,12 @@ class _Parts:
             self.faults[part] = fault
 
     def timed(self, part: str, work: Callable[[], _Result]) -> _Result:
-        """Run a part, record its time and return its result."""
+        """Run a part, or more of it, add to its time and return its result."""
         started = perf_counter()
         try:
             return work()
         finally:
-            self.seconds[part] = perf_counter() - started
+            self.seconds[part] = self.seconds.get(part, 0.0) + perf_counter() - started
 
 
 def _check_candidates(length: int, candidate: int, against: int | None) -> list[int]:
@@ -323,26 +287,16 @@ def _estimate(reranker: Reranker, route: Route) -> RouterReasons | None:
 def _subtract(
     explanation: StageContributions | None, other: StageContributions | None
 ) -> tuple[FeatureContribution, ...]:
-    """Subtract the contributions to another candidate from those to one; samples of both are independent.
-
-    There are none if they are of different columns, as those of a first and of a second stage may be.
-    """
+    """Subtract contributions, whose samples are independent; there are none to subtract of different columns."""
     if explanation is None or other is None:
         return ()
     others = {part.feature: part for part in other.contributions}
     if others.keys() != {part.feature for part in explanation.contributions}:
         return ()
-    return by_size(
-        FeatureContribution(
-            part.feature,
-            part.value,
-            others[part.feature].value,
-            part.contribution - others[part.feature].contribution,
-            _error(part.standard_error, others[part.feature].standard_error),
-        )
-        for part in explanation.contributions
-    )
-
-
-def _error(error: float | None, other_error: float | None) -> float | None:
-    return None if error is None and other_error is None else hypot(error or 0.0, other_error or 0.0)
+    differences = []
+    for part in explanation.contributions:
+        its = others[part.feature]
+        errors = [error for error in (part.standard_error, its.standard_error) if error is not None]
+        difference, error = part.contribution - its.contribution, hypot(*errors) if errors else None
+        differences.append(FeatureContribution(part.feature, part.value, its.value, difference, error))
+    return by_size(differences)

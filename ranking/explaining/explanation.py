@@ -6,16 +6,13 @@ from it. A contribution is a share of a score difference. Those of a stage add u
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field, InstanceOf, TypeAdapter
 
 from listwright.ranking.candidates import CandidateList, Ranking
-from listwright.ranking.features import UNKNOWN_CODE, Feature
 
 Part = Literal["first_stage", "second_stage", "moves", "anomaly", "passing", "goals"]
 """What a deadline or a fault can cut short or leave out."""
@@ -265,14 +262,3 @@ def id_of(candidates: CandidateList, index: int) -> str | None:
 def place_of(candidates: CandidateList, ranking: Ranking, index: int) -> PlacedCandidate:
     """Return a candidate with its rank in the answer."""
     return PlacedCandidate(index, id_of(candidates, index), int(ranking.ranks[index]))
-
-
-def value_of(feature: Feature, number: float) -> Value:
-    """Convert a number of the feature matrix to the value that a request would send; None for missing or unknown.
-
-    Convention: the shortest decimal that is the same float32, 1.6 and not 1.600000023841858.
-    """
-    if feature.kind == "numeric":
-        return None if math.isnan(number) else float(str(np.float32(number)))
-    code = UNKNOWN_CODE if math.isnan(number) else int(number)
-    return feature.categories[code - 1] if 0 < code <= len(feature.categories) else None

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.errors import ScoringError
 from listwright.ranking.explaining.contributions import Clock
-from listwright.ranking.explaining.explanation import ValueChange, WhatItTakes, place_of, value_of
+from listwright.ranking.explaining.explanation import ValueChange, WhatItTakes, place_of
 from listwright.ranking.features import QUANTILE_LEVELS, UNKNOWN_CODE, Feature, FeatureSchema
 
 Rerank = Callable[[CandidateList], Ranking]
@@ -110,7 +110,7 @@ def find_passing_changes(
 
 def _change(step: Step, row: Float[np.ndarray, " D"], schema: FeatureSchema) -> ValueChange:
     feature = schema.features[step.column]
-    return ValueChange(feature.name, value_of(feature, float(row[step.column])), value_of(feature, step.value))
+    return ValueChange(feature.name, feature.value_of(float(row[step.column])), feature.value_of(step.value))
 
 
 class _Searcher:
@@ -122,7 +122,7 @@ class _Searcher:
         self._rerank, self._candidate, self._above, self._schema = rerank, candidate, above, schema
         self._features, self._clock = candidates.features.copy(), clock
         self._context, self._own = candidates.context, candidates.features[candidate].copy()
-        self._steps, self.untried = list_steps(candidates.features, candidate, schema)
+        self._steps, self.untried = _list_steps(candidates.features, candidate, schema)
         self.tried = 0
         self.best_single: Step | None = None
         self.best_pair: tuple[Step, Step] | None = None
@@ -159,7 +159,7 @@ class _Searcher:
         """Find two steps that pass together and whose sizes sum to less than the single one's; the smallest sum."""
         below = math.inf if self.best_single is None else self.best_single.size
         useful = [failure for failure in self._failed if failure.margin > self._margin]
-        useful.sort(key=self._gain_rate, reverse=True)
+        useful.sort(key=lambda failure: (self._margin - failure.margin) / max(failure.step.size, 1e-9))
         singles = useful[:_PAIRED]
         pairs = [
             (failure, other)
@@ -172,9 +172,6 @@ class _Searcher:
             size = failure.step.size + other.step.size
             if size < below and self._try(failure.step, other.step)[0]:
                 self.best_pair, below = (failure.step, other.step), size
-
-    def _gain_rate(self, failure: _Failure) -> float:
-        return (failure.margin - self._margin) / max(failure.step.size, 1e-9)
 
     def _pair_sort_key(self, pair: tuple[_Failure, _Failure]) -> tuple[bool, float]:
         """Return a sort key: first pairs whose gains add up to passing, by size, then by what they miss."""
@@ -253,14 +250,8 @@ class Steps(NamedTuple):
     left_out: int
 
 
-def list_steps(features: Float[np.ndarray, "L D"], candidate: int, schema: FeatureSchema) -> Steps:
-    """Return the steps to training quantiles and other categories.
-
-    Args:
-        features: ``(L, D)`` features of the list.
-        candidate: Index of the candidate that takes the steps.
-        schema: Schema of the features; a numeric feature without quantiles is left as it is.
-    """
+def _list_steps(features: Float[np.ndarray, "L D"], candidate: int, schema: FeatureSchema) -> Steps:
+    """Return the steps of a candidate to training quantiles and other categories."""
     steps, left_out = list[Step](), 0
     for column, feature in enumerate(schema.features):
         own = float(features[candidate, column])

@@ -320,7 +320,12 @@ class _Arrangement:
         boosts = self._of(BoostRule)
         if len(queue) == 0 or not (boosts or DiversifyRule in self._matches):
             return queue, np.zeros(len(queue))
-        odds = self._log_odds(queue)
+        ranking, first_temperature = self._ranking, self._manifest.temperatures.get("first_stage", 1.0)
+        scores: Float[np.ndarray, " queue"] = ranking.scores[queue]
+        odds = np.zeros(len(queue))
+        if not np.isnan(scores).all():
+            odds = log_odds(scores, ranking.first_stage_scores[queue], ranking.temperature, first_temperature)
+            odds = np.sort(odds)[::-1]  # the k-th place has the k-th highest, also where an experiment made the order
         if not boosts:
             return queue, odds
         shifts, largest = np.zeros(len(self._features)), -float(odds[-1])
@@ -340,30 +345,10 @@ class _Arrangement:
             places, odds = places[np.lexsort((places, groups))], odds[np.searchsorted(groups, groups)]
         return queue[places], odds
 
-    def _log_odds(self, queue: Int[np.ndarray, " queue"]) -> Float[np.ndarray, " queue"]:
-        """Return logarithms of each place's odds to be chosen, as a share of the best one's, best first.
-
-        The odds are those of the ranker's softmax, and below the cutoff of the first stage's; the k-th place has the
-        k-th highest, also where an experiment made the order. Where nothing was scored, all are equal.
-        """
-        ranking, first_temperature = self._ranking, self._manifest.temperatures.get("first_stage", 1.0)
-        scores: Float[np.ndarray, " queue"] = ranking.scores[queue]
-        if np.isnan(scores).all():
-            return np.zeros(len(queue))
-        odds = log_odds(scores, ranking.first_stage_scores[queue], ranking.temperature, first_temperature)
-        return np.sort(odds)[::-1]
-
     def _diversify(
         self, queue: Int[np.ndarray, " queue"], odds: Float[np.ndarray, " queue"]
     ) -> Int[np.ndarray, " queue"]:
-        """Return the candidates beside pins, the first places chosen one by one (Carbonell and Goldstein 1998).
-
-        Each place gets the candidate with the largest (1 - w) r - w s, the first of those that differ from it by
-        rounding, see :data:`ROUNDING`. r is its odds, as a share of the best one's, and s its likeness to the most
-        alike of those chosen before and of those pinned. Likeness is the mean over features: of categories, whether
-        they are equal; of numbers, 1 less the difference as a share of the list's range. Missing values and unknown
-        categories are like no other.
-        """
+        """Return the candidates beside pins, the first places by maximal marginal relevance."""
         rules = self._of(DiversifyRule)
         for other in rules[1:]:
             self._lose(other, "both diversify, and one a list is enough", rules[0])
@@ -374,6 +359,8 @@ class _Arrangement:
         pinned = [int(pin.candidates[0]) for place, pin in self._pins.items() if place < rule.first]
         points = self._points(rule.by)
         others = points[:, queue]
+        # each place gets the largest (1 - w) r - w s (Carbonell and Goldstein, 1998): r is the odds as a share of the
+        # best one's, s the likeness to the most alike of those chosen before and of those pinned
         value = (1.0 - rule.weight) * np.exp(odds - odds[0])
         likeness = np.zeros(len(queue))
         for index in pinned:

@@ -80,6 +80,8 @@ SCHEMA: dict[str, Any] = {
 }
 """Of one record. The order of the fields is that of their bytes."""
 
+_NAMES = [field["name"] for field in SCHEMA["fields"]]
+
 SYNC_BYTES = 16
 """Of the mark behind the header and behind each block of a file."""
 
@@ -128,44 +130,21 @@ class Block:
 
 
 def _fields(record: ServedRecord) -> dict[str, Any]:
-    return {
-        "query_id": record.query_id,
-        "served_at": record.served_at,
-        "unit": record.unit,
-        "bundle": record.bundle,
-        "fingerprint": record.fingerprint,
-        "candidate_ids": record.candidate_ids,
+    converted = {
         "features": np.asarray(record.features, _FLOATS).tobytes(),
         "first_stage_scores": np.asarray(record.first_stage_scores, _DOUBLES).tobytes(),
         "scores": np.asarray(record.scores, _DOUBLES).tobytes(),
         "order": record.order.tolist(),
-        "top_n": record.top_n,
-        "strategy": record.strategy,
-        "route": record.route,
-        "degraded": record.degraded,
-        "experiment": record.experiment,
-        "arm": record.arm,
-        "teams": record.teams,
-        "intervention": _intervention(record.intervention),
-        "shadow": _shadow(record.shadow),
-        "timings_ms": record.timings_ms,
-        "request_id": record.request_id,
-        "rules": [_rule(rule) for rule in record.rules] or None,
+        "intervention": _parts(record.intervention),
+        "shadow": _parts(record.shadow),
+        "rules": [_parts(rule) for rule in record.rules] or None,
         "probabilities": None if (p := record.probabilities) is None else np.asarray(p, _DOUBLES).tobytes(),
-        "weights": record.weights,
     }
+    return {name: converted[name] if name in converted else getattr(record, name) for name in _NAMES}
 
 
-def _intervention(swap: Intervention | None) -> dict[str, Any] | None:
-    return None if swap is None else {"kind": swap.kind, "places": swap.places, "propensity": swap.propensity}
-
-
-def _shadow(shadow: ShadowRanking | None) -> dict[str, Any] | None:
-    return None if shadow is None else {"bundle": shadow.bundle, "order": shadow.order, "status": shadow.status}
-
-
-def _rule(rule: RuleEffect) -> dict[str, Any]:
-    return {"name": rule.name, "action": rule.action, "candidates": rule.candidates}
+def _parts(value: Intervention | ShadowRanking | RuleEffect | None) -> dict[str, Any] | None:
+    return None if value is None else {name: getattr(value, name) for name in value.__slots__}
 
 
 def header(columns: Columns, sync: bytes) -> bytes:

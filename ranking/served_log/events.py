@@ -62,11 +62,6 @@ def moment(text: str) -> datetime:
     return time
 
 
-def _is_time(text: str) -> str:
-    moment(text)
-    return text
-
-
 def _whole(value: Any) -> Any:
     """Convert a float without a fraction to an integer: in JSON, 3.0 is one."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -91,7 +86,10 @@ ObjectKey = Annotated[
     str, Field(min_length=1, max_length=MAX_ID), BeforeValidator(_text_of), WithJsonSchema(_OBJECT_ID)
 ]
 Timestamp = Annotated[
-    str, Field(max_length=MAX_NAME), AfterValidator(_is_time), WithJsonSchema({"type": "string", "format": "date-time"})
+    str,
+    Field(max_length=MAX_NAME),
+    AfterValidator(lambda text: moment(text) and text),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
 
 Ordinal = Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(_whole)]

@@ -24,6 +24,7 @@ from listwright.ranking.errors import AbandonedError
 from listwright.service import paths, problems
 from listwright.service.errors import NotReadyError, OverloadedError
 from listwright.service.telemetry.access_log import identify
+from listwright.service.telemetry.logs import Repeats
 from listwright.service.telemetry.metrics import Telemetry
 
 LONGEST_S = 3600.0
@@ -144,10 +145,7 @@ class Gate:
 
     @contextmanager
     def _time_turn(self, began: float) -> Iterator[None]:
-        """Record the duration of a turn and release its slot; counted from when the slot was free.
-
-        Whatever else the event loop did in between is part of it.
-        """
+        """Record the duration of a turn, counted from when its slot was free, and release the slot."""
         try:
             yield
         finally:
@@ -246,9 +244,8 @@ class EarlyRefusal:
         *,
         unthrottled: frozenset[str] = frozenset(),
     ) -> None:
-        self.app, self._gate, self._telemetry, self._throttle, self._clock = app, gate, telemetry, throttle, clock
-        self._unthrottled = unthrottled
-        self._logged_at, self._unlogged = -LOG_S, 0
+        self.app, self._gate, self._telemetry, self._throttle = app, gate, telemetry, throttle
+        self._unthrottled, self._refusals = unthrottled, Repeats(LOG_S, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on (ASGI)."""
@@ -283,12 +280,7 @@ class EarlyRefusal:
         ]
         await send({"type": "http.response.start", "status": status.value, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-        self._note(scope["path"] if ranks_a_list(scope) else "other", error)
-
-    def _note(self, path: str, error: OverloadedError) -> None:
+        path = scope["path"] if ranks_a_list(scope) else "other"
         self._telemetry.requests.labels(paths.route_of(path), "429").inc()
-        self._unlogged += 1
-        now = self._clock()
-        if now - self._logged_at >= LOG_S:
-            self._logged_at, count, self._unlogged = now, self._unlogged, 0
+        if count := self._refusals.note():
             _log.warning("%s", error, extra={"facts": {"status": 429, "refused": count}})

@@ -198,6 +198,9 @@ def serving_info(models: Models) -> Serving:
 def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy: RoutingPolicy) -> Info:
     """Describe one served bundle, and the others in short."""
     manifest = bundle.manifest
+    probability = ProbabilityInfo(of="choice", lists=None, mean=None) if manifest.temperatures else None
+    if (stage := manifest.probability) is not None:
+        probability = ProbabilityInfo(of="relevance", lists=stage.lists, mean=stage.mean)
     return Info(
         **dict(serving_info(models)),
         model=manifest.name,
@@ -222,9 +225,12 @@ def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy:
         cutoff=None if manifest.second_stage is None else manifest.second_stage.cutoff,
         cutoffs={stage.kind: stage.cutoff for stage in (*manifest.second_stages, manifest.srm) if stage is not None},
         temperatures=dict(manifest.temperatures),
-        probability=probability(manifest),
+        probability=probability,
         goals=None if manifest.goals is None else manifest.goals.default_weights,
-        specialists=specialists(manifest),
+        specialists=[
+            SpecialistInfo(number=number, weight=s.weight, queries=s.queries, top_features=list(s.top_features))
+            for number, s in enumerate(() if manifest.srm is None else manifest.srm.specialists)
+        ],
         unknown_features=settings.unknown_features,
         routing=routing(manifest, routing_policy),
         score_space="softmax over the scored candidates of one list, below 0 places of the others",
@@ -233,21 +239,6 @@ def describe(bundle: Bundle, models: Models, settings: Settings, routing_policy:
         protocol=str(manifest.protocol),
         metrics=[MetricInfo(**metric.model_dump()) for metric in manifest.metrics],
     )
-
-
-def probability(manifest: Manifest) -> ProbabilityInfo | None:
-    """Describe what the bundle's probabilities are of; None where it has none."""
-    if (stage := manifest.probability) is not None:
-        return ProbabilityInfo(of="relevance", lists=stage.lists, mean=stage.mean)
-    return ProbabilityInfo(of="choice", lists=None, mean=None) if manifest.temperatures else None
-
-
-def specialists(manifest: Manifest) -> list[SpecialistInfo]:
-    """Describe each specialist of the manifest."""
-    return [
-        SpecialistInfo(number=number, weight=s.weight, queries=s.queries, top_features=list(s.top_features))
-        for number, s in enumerate(manifest.srm.specialists if manifest.srm is not None else ())
-    ]
 
 
 def routing(manifest: Manifest, routing_policy: RoutingPolicy) -> RoutingInfo:

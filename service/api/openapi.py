@@ -87,11 +87,7 @@ def _split_request(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _simplify(node: Any) -> Any:
-    """Return a part of the document as generators of clients read it best.
-
-    A value of a feature is one type with one name. Titles, which would become names of types, are dropped. Numbers are
-    double, where a generator might take float.
-    """
+    """Return a part of the document for generators: one type of values, numbers as double, no titles."""
     if node == VALUE:
         return {"$ref": _REFERENCE.format(model="Value")}
     if isinstance(node, list):
@@ -103,11 +99,8 @@ def _simplify(node: Any) -> Any:
 
 
 def _parameters(model: type[Envelope]) -> list[dict[str, Any]]:
-    """Return the parameters for options beside a body: in the query string, without null, and some in a header.
-
-    Objects stand there as JSON text.
-    Paths that name the bundle have no parameter for it, which would have to agree with the path.
-    """
+    """Return the parameters for options beside a body: in the query string, without null, and some in a header."""
+    # paths that name the bundle have no parameter for it, which would have to agree with the path
     omitted = BODY_ONLY if model is not InferEnvelope else BODY_ONLY | {"model", "version"}
     parameters = []
     for name, field in model.model_json_schema()["properties"].items():

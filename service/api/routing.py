@@ -20,16 +20,12 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def models_of_service(request: Request) -> Models:
-    """Return the models that a request's application serves now.
-
-    Raises:
-        NotReadyError: if there are none yet.
-    """
+def _models_of_service(request: Request) -> Models:
+    """Return the models that a request's application serves now."""
     return service_of(request).current.require()
 
 
-CurrentModels = Annotated[Models, Depends(models_of_service)]
+CurrentModels = Annotated[Models, Depends(_models_of_service)]
 """The served models, as an argument of an endpoint."""
 
 

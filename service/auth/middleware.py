@@ -163,7 +163,9 @@ class KeyMiddleware:
         try:
             key = self._keyring.admit(keys.bearer(scope["headers"]))
             name = scope["state"]["facts"]["key"] = key.name
-            _check_scope(key, path)
+            role = keys.EVENTS if path == paths.EVENTS else keys.RANK
+            if role not in key.scopes:
+                raise ForbiddenError(f"the key of {name} has no scope {role}: give it scope={role} in the list of keys")
             self._keyring.take(key)
         except (UnauthorizedError, ForbiddenError, RateLimitedError) as error:
             outcome = _OUTCOMES[type(error)]
@@ -176,12 +178,6 @@ class KeyMiddleware:
 
 
 _OUTCOMES = {UnauthorizedError: "unauthorized", ForbiddenError: "forbidden", RateLimitedError: "rate_limited"}
-
-
-def _check_scope(key: Key, path: str) -> None:
-    scope = keys.EVENTS if path == paths.EVENTS else keys.RANK
-    if scope not in key.scopes:
-        raise ForbiddenError(f"the key of {key.name} has no scope {scope}: give it scope={scope} in the list of keys")
 
 
 def document(path: str, operation: dict[str, Any]) -> None:

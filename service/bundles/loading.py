@@ -144,20 +144,12 @@ def _first(settings: Settings, others: BundleFolders | None) -> Models:
             f"holds no NAME/{folder.CURRENT}, so there is nothing to serve: write a version into one, e.g. "
             "listwright publish BUNDLE NAME/VERSION --current",
         )
-    previous = {} if others is None else _load_previous_versions(current, others, settings)
-    return Models(current, previous, pointers.aliases, refused)
-
-
-def _load_previous_versions(
-    current: Mapping[str, Bundle], others: BundleFolders, settings: Settings
-) -> dict[str, Bundle]:
-    """Load the versions that the other workers keep for a rollback, or will, once they have reloaded, too."""
-    previous = {}
-    for name, ready in current.items():
-        path = others.previous.get(name) if others.current.get(name) == ready.path else others.current.get(name)
+    previous, peers = {}, others or BundleFolders({}, {})
+    for name, ready in current.items():  # what the other workers keep, or will
+        path = peers.previous.get(name) if peers.current.get(name) == ready.path else peers.current.get(name)
         if path is not None and path != ready.path and (previous_bundle := load_previous(path, settings)) is not None:
             previous[name] = previous_bundle
-    return previous
+    return Models(current, previous, pointers.aliases, refused)
 
 
 def load_previous(path: Path, settings: Settings) -> Bundle | None:
@@ -197,16 +189,12 @@ def _load(path: Path, settings: Settings) -> Bundle:
             new_bundle.reranker.answer_with(strategy)
         except UnknownStrategyError as error:
             raise BundleError(path, f"{PREFIX}STRATEGY says {strategy} for {name}: {error}") from error
-    warm_up(new_bundle, settings.max_candidates)
+    _warm_up(new_bundle, settings.max_candidates)
     return new_bundle
 
 
-def warm_up(ready: Bundle, max_candidates: int) -> None:
-    """Rank lists of every size class, so that the first caller does not pay for allocations.
-
-    Raises:
-        BundleError: if such a list cannot be ranked without degrading.
-    """
+def _warm_up(ready: Bundle, max_candidates: int) -> None:
+    """Rank lists of every size class, so that the first caller does not pay for allocations."""
     width = len(ready.reranker.schema)
     cutoff = {stage.cutoff for stage in ready.manifest.second_stages}
     for length in sorted({*WARM_UP_LENGTHS, *cutoff, max_candidates}):

@@ -164,7 +164,13 @@ class Reloader:
             refused = {name: self._still_refused(before, name, reason) for name, reason in pointers.faults.items()}
             aliases = {n: t for n, t in before.aliases.items() if n in pointers.faults} | dict(pointers.aliases)
             if pointers.outage:
-                refused[EVERYTHING] = self._note_outage(before, root, pointers.outage)
+                self._telemetry.store_failures.inc()
+                if self._clock() - self._warned >= WARN_EVERY_S:
+                    self._warned = self._clock()
+                    _log.warning("%s: %s; what is served stays", root, pointers.outage)
+                refused[EVERYTHING] = before.refused.get(EVERYTHING) or refusal(EVERYTHING, "", pointers.outage)
+                if refused[EVERYTHING].reason != pointers.outage:
+                    refused[EVERYTHING] = refusal(EVERYTHING, "", pointers.outage)
             self._abandon(n for n, load in self._loads.items() if pointers.versions.get(n) != load.version)
             lookups = (self._find_bundle(before, n, version, again=again) for n, version in pointers.versions.items())
             for name, outcome in zip(pointers.versions, await asyncio.gather(*lookups), strict=True):
@@ -297,14 +303,6 @@ class Reloader:
         else:
             _log.error("refused %s/%s: %s; %s", name, version, reason, goes_on)
         return refusal(name, version, reason)
-
-    def _note_outage(self, before: Models, root: Path | Url, reason: str) -> Refusal:
-        self._telemetry.store_failures.inc()
-        if self._clock() - self._warned >= WARN_EVERY_S:
-            self._warned = self._clock()
-            _log.warning("%s: %s; what is served stays", root, reason)
-        last = before.refused.get(EVERYTHING)
-        return last if last is not None and last.reason == reason else refusal(EVERYTHING, "", reason)
 
     def _all_stays(self, before: Models, reason: str) -> Models:
         refused = {EVERYTHING: self._still_refused(before, EVERYTHING, reason)}

@@ -15,8 +15,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from listwright.ranking import remote
 from listwright.ranking.errors import ListwrightError
-from listwright.service import disk, hook, served_log
+from listwright.service import hook, served_log
 from listwright.service.app import create_app, server_of
 from listwright.service.auth import keys
 from listwright.service.bundles import loading
@@ -88,7 +89,7 @@ def _serve(settings: Settings, ports: list[socket]) -> int:
         settings = fit_into_open_files(settings)
         if settings.workers > 1:
             return supervise(settings, ports)
-        app = create_app(settings, models=disk.wait_for(partial(loading.start, settings)))
+        app = create_app(settings, models=remote.wait_for(partial(loading.start, settings)))
     except ListwrightError as error:
         logs.say(f"error: {error}")
         return 2 if isinstance(error, OpenFilesError) else 1

@@ -166,7 +166,7 @@ class Watch:
             parse,
             content=(absent := ExperimentFile()),
             absent=absent,
-            describe=_describe_file,
+            describe=lambda file: ", ".join(f"{d.name} ({d.kind})" for d in file.experiment) or "no experiment",
             log=_log,
             clock=clock,
         )
@@ -196,7 +196,3 @@ class Watch:
     def _look_on(self) -> None:
         self.look()
         self._after_look()
-
-
-def _describe_file(file: ExperimentFile) -> str:
-    return ", ".join(f"{definition.name} ({definition.kind})" for definition in file.experiment) or "no experiment"

@@ -98,17 +98,14 @@ class LiveExperiments:
         return RequestTrial(entry, request, query_id, self._failures, self._metrics).show(rank, deadline)
 
     def _entry(self, request: RankingRequest, query_id: str) -> Entry | None:
-        """Return the experiment that a request takes part in; None for none.
-
-        A caller that names a version, a ranker or a specialist gets what it names. One whose answer holds nothing but
-        scores would never see an order that differs from them.
-        """
+        """Return the experiment that a request takes part in; None for none, as where the request names a ranker."""
         options, roster = request.options, self._roster()
         if not roster.entries or request.pinned or options.strategy != "auto" or options.specialist is not None:
             return None
         entry = roster.choose(request.bundle, options.unit or query_id)
         if entry is None or self._watch.reason_killed() or self._failures.reason_off(entry.definition.name):
             return None
+        # who gets nothing but scores would never see an order that differs from them
         if request.scores_only and entry.definition.kind in SHOWS_ORDER:
             return None
         return entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
@@ -110,20 +110,17 @@ def make_roster(file: ExperimentFile, models: Models) -> Roster:
         shares.append(definition.share)
         low, high = [0.0, *bounds(shares)][-2:]
         entry = _entry(definition, models, low, high)
-        overlap = None if isinstance(entry, str) else _find_overlap(entry, entries)
         if isinstance(entry, str):
             faults[definition.name] = entry
-        elif overlap is not None:
-            faults[definition.name] = f"its traffic is that of {overlap} already: name control by the same word in both"
+            continue
+        for other in entries:  # a bundle may have several names
+            if other.control is entry.control and low < other.high and other.low < high:
+                overlap = f"its traffic is that of {other.definition.name} already"
+                faults[definition.name] = f"{overlap}: name control by the same word in both"
+                break
         else:
             entries.append(entry)
     return Roster(file.salt, tuple(entries), faults)
-
-
-def _find_overlap(entry: Entry, entries: Sequence[Entry]) -> str | None:
-    """Return an earlier experiment that shares traffic with this one, as a bundle may have several names; or None."""
-    others = (other for other in entries if other.control is entry.control)
-    return next((other.definition.name for other in others if entry.low < other.high and other.low < entry.high), None)
 
 
 def _entry(definition: Definition, models: Models, low: float, high: float) -> Entry | str:

@@ -110,7 +110,10 @@ class Shadow:
             code = self._link.join()
             if not self._link.stopped.is_set():
                 why = f"the process that ranked ended with code {code} ({type(error).__name__})"
-                self._finish_first(self._count_failure(self._waiting[0].entry, why))
+                entry = self._waiting[0].entry
+                self._failures.note_failure(entry, why)
+                self._metrics.requests.count(entry.definition.name, "shadow_failed")
+                self._finish_first(ShadowRanking(entry.challenger_name, (), f"failed: {why}"))
                 self._link.stopped.wait(REST_S)
 
     def _finish_first(self, outcome: ShadowRanking) -> None:
@@ -136,11 +139,6 @@ class Shadow:
         rest_s = answer.cpu_s * (1.0 / entry.definition.core_share - 1.0)
         self._rest_until = max(self._rest_until, time.monotonic()) + rest_s
         return ShadowRanking(entry.challenger_name, answer.order, answer.status)
-
-    def _count_failure(self, entry: Entry, why: str) -> ShadowRanking:
-        self._failures.note_failure(entry, why)
-        self._metrics.requests.count(entry.definition.name, "shadow_failed")
-        return ShadowRanking(entry.challenger_name, (), f"failed: {why}")
 
     def _count_drop(self, entry: Entry, why: str) -> ShadowRanking:
         self._metrics.requests.count(entry.definition.name, "shadow_dropped")

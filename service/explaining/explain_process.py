@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +16,7 @@ from listwright.service.child_process import answer_messages
 
 if TYPE_CHECKING:
     from listwright.ranking.bundle import Bundle
-    from listwright.ranking.candidates import CandidateList, Ranking
     from listwright.ranking.explaining.explanation import CandidateExplanation
-    from listwright.ranking.reranker import Reranker
     from listwright.ranking.router import Hook
     from listwright.ranking.rules.apply import RuleSet
 
@@ -155,6 +153,8 @@ class TaskExplainer:
     def _explain(self, task: ExplainTask) -> ExplainedList:
         from listwright.ranking.candidates import CandidateList  # noqa: PLC0415
         from listwright.ranking.deadline import Deadline  # noqa: PLC0415
+        from listwright.ranking.errors import ExplanationError  # noqa: PLC0415
+        from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
         from listwright.ranking.explaining.explanation import to_json, with_rules  # noqa: PLC0415
         from listwright.ranking.rules.apply import apply_rules  # noqa: PLC0415
 
@@ -169,53 +169,24 @@ class TaskExplainer:
         seconds = {"ranking": time.perf_counter() - began}
         ruled_ranking = apply_rules(ranking, candidates, reranker.manifest, task.rules)
         places = task.candidates or tuple(ruled_ranking.results[: task.top_n].tolist())
-        explanations = self._explain_each(task, reranker, candidates, ranking, places, options)
-        missing = ("explanations",) if len(explanations) < len(places) else ()
-        incomplete = tuple(
-            dict.fromkeys([*(part for explanation in explanations for part in explanation.incomplete), *missing])
-        )
-        for part, value in (
-            (part, value) for explanation in explanations for part, value in explanation.seconds.items()
-        ):
-            seconds[part] = seconds.get(part, 0.0) + value
-        explanations = [with_rules(explanation, ruled_ranking) for explanation in explanations]
-        return ExplainedList(ruled_ranking, to_json(explanations), incomplete, seconds)
-
-    def _explain_each(
-        self,
-        task: ExplainTask,
-        reranker: Reranker,
-        candidates: CandidateList,
-        ranking: Ranking,
-        places: Sequence[int],
-        options: dict[str, Any],
-    ) -> list[CandidateExplanation]:
-        """Explain candidates one after the other, each in its share of the remaining time; fewer if that ends."""
-        from listwright.ranking.deadline import Deadline  # noqa: PLC0415
-        from listwright.ranking.errors import ExplanationError  # noqa: PLC0415
-        from listwright.ranking.explaining.explain import DEFAULT_BUDGET  # noqa: PLC0415
-
         budget = min(DEFAULT_BUDGET if task.budget is None else task.budget, task.most_budget)
+        options |= {"against": task.against, "budget": budget, "ranking": ranking}
         explanations: list[CandidateExplanation] = []
-        for place in places:
+        for place in places:  # each in its share of the remaining time
             share_s = _left_s(task.by) / (len(places) - len(explanations))
             deadline = Deadline(time.perf_counter() + share_s, self._abandoned)
             try:
-                explanation = reranker.explain(
-                    candidates,
-                    place,
-                    against=task.against,
-                    **options,
-                    deadline=deadline,
-                    budget=budget,
-                    ranking=ranking,
-                )
+                explanations.append(reranker.explain(candidates, place, deadline=deadline, **options))
             except ExplanationError:
                 if not explanations:
                     raise
                 break
-            explanations.append(explanation)
-        return explanations
+            for part, value in explanations[-1].seconds.items():
+                seconds[part] = seconds.get(part, 0.0) + value
+        missing = ("explanations",) if len(explanations) < len(places) else ()
+        parts = [*(part for explanation in explanations for part in explanation.incomplete), *missing]
+        content = to_json([with_rules(explanation, ruled_ranking) for explanation in explanations])
+        return ExplainedList(ruled_ranking, content, tuple(dict.fromkeys(parts)), seconds)
 
     def _load(self, task: ExplainTask) -> Bundle:
         from pathlib import Path  # noqa: PLC0415

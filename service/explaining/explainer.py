@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -165,8 +165,8 @@ class ExplanationService:
         request.check()
         options, candidates = request.options, request.candidates
         assert isinstance(options, ExplainRequest)
-        explained = () if options.candidate is None else (index_of(options.candidate, candidates, "candidate"),)
-        against = None if options.against is None else index_of(options.against, candidates, "against")
+        explained = () if options.candidate is None else (_index_of(options.candidate, candidates, "candidate"),)
+        against = None if options.against is None else _index_of(options.against, candidates, "against")
         if against is not None and against in explained:
             raise CandidateError("this is the explained candidate itself: name another one", ("against",))
         budget, most = options.explain_budget, self._settings.explain_max_budget
@@ -206,7 +206,23 @@ class ExplanationService:
             **explained.ranking.timings_ms,
             "total": (ended - arrived) * 1000.0,
         }
-        return _Result(_encode(request, options, explained, milliseconds), explained, request, milliseconds)
+        manifest, ranking = request.bundle.manifest, explained.ranking
+        assert isinstance(ranking, Ranking)
+        head = {
+            "id": options.id,
+            "model": manifest.name,
+            "version": manifest.version,
+            "ranking": to_answer(request, ranking, milliseconds),
+        }
+        timings = {part: seconds * 1000.0 for part, seconds in explained.seconds.items()}
+        timings["total"] = milliseconds["total"]
+        meta = {
+            "timings_ms": {part: round(value, 3) for part, value in timings.items()},
+            "incomplete": list(explained.incomplete),
+        }
+        # the explanations are JSON already
+        content = b'%s,"explanations":%s,"meta":%s}' % (to_json(head)[:-1], explained.content, to_json(meta))
+        return _Result(content, explained, request, milliseconds)
 
     def _ask(self, task: ExplainTask, deadline: Deadline) -> ExplainedList:
         """Return the explanations of the process; another one gets the task if it ends because it was idle."""
@@ -240,12 +256,8 @@ class ExplanationService:
         return reply
 
 
-def index_of(candidate: int | str, candidates: CandidateList, field: str) -> int:
-    """Return the index of a candidate that a request names by index or id.
-
-    Raises:
-        CandidateError: if there is no such candidate; at the path of the field.
-    """
+def _index_of(candidate: int | str, candidates: CandidateList, field: str) -> int:
+    """Return the index of a candidate that a request names by index or id."""
     length, ids = len(candidates), candidates.ids
     if isinstance(candidate, int):
         if candidate < length:
@@ -256,26 +268,6 @@ def index_of(candidate: int | str, candidates: CandidateList, field: str) -> int
     if candidate not in ids:
         raise CandidateError(f"no candidate has the id {candidate!r}", (field,))
     return ids.index(candidate)
-
-
-def _encode(
-    request: RankingRequest, options: ExplainRequest, explained: ExplainedList, milliseconds: Mapping[str, float]
-) -> bytes:
-    """Encode the answer of the contract; the explanations are JSON already."""
-    manifest, ranking = request.bundle.manifest, explained.ranking
-    assert isinstance(ranking, Ranking)
-    head: dict[str, Any] = {
-        "id": options.id,
-        "model": manifest.name,
-        "version": manifest.version,
-        "ranking": to_answer(ranking, options, manifest, request.candidates.ids, milliseconds, request.ignored),
-    }
-    timings = {part: seconds * 1000.0 for part, seconds in explained.seconds.items()}
-    meta = {
-        "timings_ms": {part: round(value, 3) for part, value in {**timings, "total": milliseconds["total"]}.items()},
-        "incomplete": list(explained.incomplete),
-    }
-    return b'%s,"explanations":%s,"meta":%s}' % (to_json(head)[:-1], explained.content, to_json(meta))
 
 
 _OUTCOMES: dict[type[Exception], str] = {

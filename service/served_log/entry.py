@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +16,7 @@ from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.served_log.record import Columns, RuleEffect, ServedRecord, hashed
 from listwright.service.participation import Participation
+from listwright.service.telemetry.logs import Repeats
 
 MOST_SCHEMAS = 64
 
@@ -138,17 +136,14 @@ def _route_json(route: Route) -> str | None:
 
 
 class Drops:
-    """Counts of dropped records, by reason. For several threads; the lock is never held while a line is written.
+    """Counts of dropped records, by reason. For several threads.
 
     Args:
         counter: Counter of dropped records, with a label for the reason.
-        clock: Clock in seconds.
     """
 
-    def __init__(self, counter: Counter, clock: Callable[[], float] = time.monotonic) -> None:
-        self._counter, self._clock, self._lock = counter, clock, Lock()
-        self._warned_at: dict[str, float] = {}
-        self._since: dict[str, int] = {}
+    def __init__(self, counter: Counter) -> None:
+        self._counter, self._repeats = counter, Repeats(WARN_S)
 
     def note(self, reason: str, count: int, why: str) -> None:
         """Count dropped records, and log them with those since the last line, at most once in :data:`WARN_S`.
@@ -161,12 +156,6 @@ class Drops:
         if not count:
             return
         self._counter.labels(reason).inc(count)
-        with self._lock:
-            self._since[reason] = self._since.get(reason, 0) + count
-            now = self._clock()
-            if now - self._warned_at.get(reason, -math.inf) < WARN_S:
-                return
-            self._warned_at[reason] = now
-            total = self._since.pop(reason)
-        facts = {"reason": reason, "records": total}
-        _log.warning("served records were dropped: %s", why, extra={"facts": facts})
+        if total := self._repeats.note(reason, count):
+            facts = {"reason": reason, "records": total}
+            _log.warning("served records were dropped: %s", why, extra={"facts": facts})

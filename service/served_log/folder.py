@@ -8,8 +8,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from listwright.ranking.plain_file import is_plain
 from listwright.ranking.served_log.encoding import SYNC_BYTES, Block, frame_block, header
 from listwright.ranking.served_log.files import DAMAGED_SUFFIX, OPEN_SUFFIX, SUFFIX, frame_of
 from listwright.ranking.served_log.record import Columns
+from listwright.service.disk import locked
 
 _NAME = re.compile(r"served-(\d{8}T\d{6}\.\d{6})Z-(.+)-(\d+)(\.avro|\.avro\.part|\.avro\.damaged)")
 _HIDDEN = re.compile(r"\.served-.+(\.new|\.without|\.without\.part)")
@@ -66,7 +67,10 @@ class LogFolder:
         for path in self._ours():
             if path.name.endswith(OPEN_SUFFIX) and self._is_left(path):
                 _recover(path)
-        self._remove_hidden()
+        for path in filter(is_plain, self.path.glob(".served-*")):
+            with suppress(FileNotFoundError):  # of files that were never finished, and are old
+                if _HIDDEN.fullmatch(path.name) and time.time() - path.stat().st_mtime > self._stale_s:
+                    path.unlink()
         return self._remove_old(room)
 
     def _ours(self) -> list[Path]:
@@ -85,13 +89,6 @@ class LogFolder:
             return time.time() - path.stat().st_mtime > self._stale_s
         except FileNotFoundError:
             return False
-
-    def _remove_hidden(self) -> None:
-        """Remove files under hidden names that were never finished and are old."""
-        for path in filter(is_plain, self.path.glob(".served-*")):
-            with suppress(FileNotFoundError):
-                if _HIDDEN.fullmatch(path.name) and time.time() - path.stat().st_mtime > self._stale_s:
-                    path.unlink()
 
     def _remove_old(self, room: int) -> int:
         sizes: dict[Path, int] = {}
@@ -130,29 +127,10 @@ def _began(path: Path) -> float:
     return datetime.strptime(name[1], _TIME).replace(tzinfo=UTC).timestamp()
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[int | None]:
-    """Open and lock a file; yield its descriptor, or None if it is locked already, or gone."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        yield None
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        there = path.stat().st_ino == os.fstat(descriptor).st_ino
-    except OSError:
-        there = False
-    try:
-        yield descriptor if there else None
-    finally:
-        os.close(descriptor)
-
-
 def _recover(path: Path) -> None:
     """Finish an abandoned file: truncate it after its last whole block, or remove it if it has none."""
     stem = path.name.removesuffix(OPEN_SUFFIX)
-    with _locked(path) as descriptor:
+    with locked(path) as descriptor:
         if descriptor is None:
             return
         try:

@@ -96,8 +96,20 @@ class LogWriter:
         self._buffer = Buffer(settings.served_buffer_bytes)
         self._below = round(settings.served_share * 2**64)
         self._mode = 0o640 if settings.served_group_reads else 0o600
-        self._folder = None if settings.served_log is None else _open_folder(settings, telemetry)
-        self._stream = _open_stream(settings, telemetry, self._drops)
+        self._folder: LogFolder | None = None
+        if settings.served_log is not None:
+            self._folder = LogFolder(
+                settings.served_log,
+                most_bytes=settings.served_max_bytes,
+                most_age_s=86_400.0 * settings.served_max_days,
+                stale_s=2 * settings.served_file_s + TIDY_S,
+                removed=telemetry.log_removed_files,
+            )
+        self._stream: RedisStream | None = None
+        if settings.served_stream is not None:
+            from listwright.service.served_log.stream import RedisStream  # noqa: PLC0415 - not each log has a stream
+
+            self._stream = RedisStream(settings, telemetry, self._drops)
         self._salt = None if settings.unit_salt is None else settings.unit_salt.get_secret_value().encode()
         self._pending: dict[str, PendingBlock] = {}  # this and the open files by the fingerprint of their schema
         self._open: dict[str, OpenFile] = {}
@@ -267,25 +279,6 @@ class LogWriter:
             self._folder.tidy(self._settings.workers * self._grant)
         except OSError as error:
             _log.warning("%s could not be tidied: %s", self._folder.path, error.strerror)
-
-
-def _open_stream(settings: Settings, telemetry: Telemetry, drops: Drops) -> RedisStream | None:
-    if settings.served_stream is None:
-        return None
-    from listwright.service.served_log.stream import RedisStream  # noqa: PLC0415 - not each log has a stream
-
-    return RedisStream(settings, telemetry, drops)
-
-
-def _open_folder(settings: Settings, telemetry: Telemetry) -> LogFolder:
-    assert settings.served_log is not None
-    return LogFolder(
-        settings.served_log,
-        most_bytes=settings.served_max_bytes,
-        most_age_s=86_400.0 * settings.served_max_days,
-        stale_s=2 * settings.served_file_s + TIDY_S,
-        removed=telemetry.log_removed_files,
-    )
 
 
 def in_share(query_id: str, below: int) -> bool:

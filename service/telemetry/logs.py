@@ -5,11 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 import logging.config
+import math
 import os
 import queue
 import select
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import cast
@@ -28,6 +31,28 @@ LEAVE_WITHIN_S = 1.0
 STDERR = 2
 
 _log = logging.getLogger("listwright.logs")
+
+
+class Repeats:
+    """Counts of what keeps happening, each due for a line of the log at most once in a while. Threads may share it.
+
+    Args:
+        every_s: Seconds between two lines about the same.
+        clock: Clock in seconds.
+    """
+
+    def __init__(self, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every_s, self._clock, self._lock = every_s, clock, threading.Lock()
+        self._counts, self._logged_at = Counter[str](), dict[str, float]()
+
+    def note(self, what: str = "", count: int = 1) -> int:
+        """Count; return the number since the last line about the same if the next one is due, else 0."""
+        with self._lock:
+            self._counts[what] += count
+            if (now := self._clock()) - self._logged_at.get(what, -math.inf) < self._every_s:
+                return 0
+            self._logged_at[what] = now
+            return self._counts.pop(what)
 
 
 class LineWriter:

@@ -87,12 +87,8 @@ def drop_unserved_versions(past: Snapshot, live: Snapshot) -> Snapshot:
 
 
 def _version(labels: Labels) -> tuple[str, str] | None:
-    label_values = dict(labels)
-    return (
-        (label_values["model"], label_values["version"])
-        if "model" in label_values and "version" in label_values
-        else None
-    )
+    values = dict(labels)
+    return (values["model"], values["version"]) if {"model", "version"} <= values.keys() else None
 
 
 class _SnapshotCollector:

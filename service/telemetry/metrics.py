@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from bisect import bisect_left
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,7 +25,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from listwright.ranking.candidates import Ranking
-from listwright.ranking.errors import RoutingError
 from listwright.ranking.features import QUANTILE_LEVELS, FeatureSchema, count_categories, mostly_unknown
 from listwright.ranking.first_stage import Engine
 from listwright.ranking.manifest import Manifest
@@ -85,7 +82,7 @@ class Telemetry:
             "Rules of merchandising, by list; outcome: applied, not_applied",
             ["model", "action", "outcome"],
         )
-        self._fault_log = FaultLog()
+        self._faults = logs.Repeats(FAULT_LOG_S)
         self.seconds = histogram(
             "listwright_stage_seconds",
             "Time by stage, from parse and queue to probability and total; outcome: ok, degraded",
@@ -191,7 +188,9 @@ class Telemetry:
         for fault in route.faults:
             if fault.kind != PASSED:
                 self.routing_faults.labels(fault.kind).inc()
-                self._fault_log.note(fault)
+                if count := self._faults.note(fault.kind):
+                    facts = {"kind": fault.kind, "faults": count}
+                    _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
 
 
 class _DroppedLines(Collector):
@@ -204,31 +203,6 @@ class _DroppedLines(Collector):
             "Log lines that were dropped because their reader was too slow",
             value=logs.dropped(),
         )
-
-
-class FaultLog:
-    """Log of routing faults, one of each kind at most in :data:`FAULT_LOG_S`, with the count since the last line.
-
-    For one thread: the event loop's.
-
-    Args:
-        clock: Clock in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._logged_at: dict[str, float] = {}
-        self._since: Tally[str] = Tally()
-
-    def note(self, fault: RoutingError) -> None:
-        """Log the fault, or only count it."""
-        self._since[fault.kind] += 1
-        now = self._clock()
-        if now - self._logged_at.get(fault.kind, -math.inf) < FAULT_LOG_S:
-            return
-        self._logged_at[fault.kind] = now
-        facts = {"kind": fault.kind, "faults": self._since.pop(fault.kind)}
-        _routing_log.warning("%s; the next in turn decided", fault, extra={"facts": facts})
 
 
 EVERY_S = 0.1

@@ -632,10 +632,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _start_write_timeout(self) -> None:
-        """Start to wait for the caller to take its answer.
-
-        The system waits without end for a caller that takes nothing, even where the connection was closed from here.
-        """
+        """Start to wait for the caller to take its answer: the system itself would wait without end."""
         if self._write_timer is not None:
             self._write_timer.cancel()
         self._write_timer = self._loop.call_later(self.patience_s, self._write_timed_out)
@@ -645,11 +642,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _probe(self) -> None:
-        """Probe a caller that has closed its side with a 100: one that has gone answers with a reset.
-
-        Every client ignores a 100 that it did not ask for (RFC 9110, section 15.2). The first one triggers the reset;
-        the next write fails, and the connection is lost.
-        """
+        """Probe a caller that has closed its side with a 100, which clients ignore: one that has gone sends a reset."""
         if self.transport.is_closing():
             return
         if self._current is not None and not self._current.response_started:

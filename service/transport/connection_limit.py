@@ -22,6 +22,7 @@ from listwright.service.paths import is_probe
 from listwright.service.problems import problem
 from listwright.service.settings import PREFIX, Settings
 from listwright.service.telemetry.access_log import identify
+from listwright.service.telemetry.logs import Repeats
 from listwright.service.telemetry.metrics import Telemetry
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ConnectionLimit:
         """Connections outside whose request has not begun; the oldest first."""
         self._idle: dict[Connection, float] = {}
         """Start of each connection's idle time; the longest first."""
-        self._logged_at, self._unlogged = -LOG_S, 0
+        self._excess = Repeats(LOG_S, clock)
 
     @property
     def inside(self) -> int:
@@ -109,7 +110,9 @@ class ConnectionLimit:
             self._inside.add(connection)
             return True
         self._outside.add(connection)
-        self._count_excess()
+        self._telemetry.excess_connections.inc()
+        if count := self._excess.note():
+            _log.warning("%s: new connections get 503", self._describe(), extra={"facts": {"excess": count}})
         self._silent[connection] = None
         if self.outside > self._most_outside:
             longest = next(iter(self._silent))
@@ -162,14 +165,6 @@ class ConnectionLimit:
         )
         answer.raw_headers += own
         await answer(scope, receive, send)
-
-    def _count_excess(self) -> None:
-        self._telemetry.excess_connections.inc()
-        self._unlogged += 1
-        now = self._clock()
-        if now - self._logged_at >= LOG_S:
-            self._logged_at, count, self._unlogged = now, self._unlogged, 0
-            _log.warning("%s: new connections get 503", self._describe(), extra={"facts": {"excess": count}})
 
     def _describe(self) -> str:
         return f"{self._most} connections are open, which is the limit ({PREFIX}MAX_CONNECTIONS)"

@@ -325,11 +325,8 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _close_port(self, sockets: list[socket]) -> None:
-        """Close the port, and accept the connections that the system has completed: it would reset them.
-
-        A copy keeps the port open while the event loop closes its own, so that only a moment lies between the last
-        accept and the end.
-        """
+        """Close the port, and accept the connections that the system has completed: it would reset them."""
+        # copies keep it open while the event loop closes its own, so that little time is between last accept and end
         open_ports = [fair_accept.port for fair_accept in self._fair_accepts]
         open_ports += [port for server in self.servers for port in server.sockets]
         ports = [socket(fileno=os.dup(port.fileno())) for port in open_ports]

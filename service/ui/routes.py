@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import numpy as np
 from anyio import to_thread
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
@@ -21,8 +21,7 @@ from pydantic import BaseModel, Field
 from listwright.ranking import golden
 from listwright.ranking.bundle import Bundle, read_listed
 from listwright.ranking.errors import BundleError
-from listwright.ranking.features import QUANTILE_LEVELS, Feature
-from listwright.ranking.golden import GoldenList
+from listwright.ranking.features import QUANTILE_LEVELS
 from listwright.ranking.manifest import Comparison, Manifest, Metric
 from listwright.ranking.plain_file import MOST_JSON_VALUES, from_json
 from listwright.ranking.stages import GOLDEN
@@ -63,13 +62,16 @@ def routes() -> tuple[APIRouter, frozenset[str]]:
         bundle = _choose_bundle(request, models, model, version)
         if not lists_file(bundle.manifest, REPORT_PAGE):
             raise HTTPException(404)
-        content = await to_thread.run_sync(_read_report, bundle)
+        try:
+            content = await to_thread.run_sync(read_listed, bundle.path, bundle.manifest, REPORT_PAGE)
+        except BundleError as error:
+            raise NotReadyError(f"{REPORT_PAGE}: {error.reason}") from error
         return Response(content, media_type=TYPES[".html"], headers={"Content-Security-Policy": REPORT_POLICY})
 
     @router.get(paths.UI_FILES)
     async def file(request: Request, name: str) -> Response:
         """Answer a file of the page."""
-        return answer_file(static, name, request)
+        return _answer_file(static, name, request)
 
     return router, frozenset(("/", paths.UI, paths.UI_PAGE, *(f"{paths.UI_PAGE}{name}" for name in static)))
 
@@ -78,13 +80,6 @@ def _choose_bundle(request: Request, models: Models, model: str | None, version:
     """Return the bundle that is named; the default or the first one where none is, as ``/info`` does."""
     name = model if model is not None else models.default or next(iter(models.current))
     return service_of(request).find_bundle(request, name, version)
-
-
-def _read_report(bundle: Bundle) -> bytes:
-    try:
-        return read_listed(bundle.path, bundle.manifest, REPORT_PAGE)
-    except BundleError as error:
-        raise NotReadyError(f"{REPORT_PAGE}: {error.reason}") from error
 
 
 REPORT, REPORT_PAGE = "report.json", "report.html"
@@ -185,7 +180,18 @@ def describe_bundle(bundle: Bundle) -> ShownBundle:
         protocol=str(manifest.protocol),
         default_reason=manifest.default_reason,
         quantile_levels=list(QUANTILE_LEVELS),
-        features=[_feature(feature) for feature in manifest.feature_schema.features],
+        features=[
+            ShownFeature(
+                name=feature.name,
+                kind=feature.kind,
+                required=not feature.optional,
+                default=feature.default,
+                categories=list(feature.categories[:MOST_CATEGORIES]),
+                known=len(feature.categories),
+                quantiles=None if feature.quantiles is None else list(feature.quantiles),
+            )
+            for feature in manifest.feature_schema.features
+        ],
         golden=lists,
         golden_fault=fault,
         titles={} if report is None else report.rankers,
@@ -200,18 +206,6 @@ def describe_bundle(bundle: Bundle) -> ShownBundle:
 def lists_file(manifest: Manifest, name: str) -> bool:
     """Return whether the manifest lists a file of this name."""
     return any(entry.name == name for entry in manifest.files)
-
-
-def _feature(feature: Feature) -> ShownFeature:
-    return ShownFeature(
-        name=feature.name,
-        kind=feature.kind,
-        required=not feature.optional,
-        default=feature.default,
-        categories=list(feature.categories[:MOST_CATEGORIES]),
-        known=len(feature.categories),
-        quantiles=None if feature.quantiles is None else list(feature.quantiles),
-    )
 
 
 def _golden(bundle: Bundle) -> tuple[list[ShownList], str | None]:
@@ -231,23 +225,16 @@ def _golden(bundle: Bundle) -> tuple[list[ShownList], str | None]:
         left -= len(golden_list.features) * len(bundle.manifest.feature_schema)
         if left < 0:
             break
-        shown_lists[key] = _list(golden_list, bundle.manifest.feature_schema.features)
+        features = bundle.manifest.feature_schema.features
+        rows = [
+            [
+                feature.value_of(math.nan if value is None else value)
+                for value, feature in zip(row, features, strict=False)
+            ]
+            for row in golden_list.features
+        ]
+        shown_lists[key] = ShownList(strategy=golden_list.strategy, rows=rows)
     return list(shown_lists.values()), None
-
-
-def _list(golden_list: GoldenList, features: tuple[Feature, ...]) -> ShownList:
-    rows = [[_value(v, f) for v, f in zip(row, features, strict=False)] for row in golden_list.features]
-    return ShownList(strategy=golden_list.strategy, rows=rows)
-
-
-def _value(value: float | None, feature: Feature) -> float | str | None:
-    """Convert a value to its form in a request: the shortest number of the same float32, or a category's name."""
-    if value is None:
-        return None
-    if feature.kind == "categorical":
-        code = int(value)
-        return feature.categories[code - 1] if 0 < code <= len(feature.categories) else None
-    return float(str(np.float32(value)))
 
 
 def _report(bundle: Bundle) -> _Report | None:
@@ -315,26 +302,13 @@ def read_files(folder: Path = STATIC) -> dict[str, StaticFile]:
     return files
 
 
-def answer_file(files: Mapping[str, StaticFile], name: str, request: Request) -> Response:
-    """Answer one file, or 304 where the caller has it already.
-
-    Args:
-        files: Files that :func:`read_files` returns, by path.
-        name: Path of the file; empty for the page itself.
-        request: Request, whose ``If-None-Match`` names the caller's copy.
-
-    Raises:
-        HTTPException: 404 for a name that is none of the files'.
-    """
+def _answer_file(files: Mapping[str, StaticFile], name: str, request: Request) -> Response:
+    """Answer one file, the page itself where the name is empty, or 304 where the caller has it already."""
     file = files.get(name or INDEX)
     if file is None:
         raise HTTPException(404)
     headers = {**HEADERS, "ETag": file.etag, "Cache-Control": CACHING}
-    if file.etag in _etags(request.headers.get("if-none-match", "")):
+    tags = request.headers.get("if-none-match", "").split(",")
+    if file.etag in [tag.strip().removeprefix("W/") for tag in tags]:  # a proxy that compresses may have made it weak
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
-
-
-def _etags(sent: str) -> set[str]:
-    """Parse the tags of ``If-None-Match``; a proxy that compresses may have made them weak."""
-    return {tag.strip().removeprefix("W/") for tag in sent.split(",")}

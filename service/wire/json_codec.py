@@ -15,6 +15,7 @@ import re
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -49,7 +50,6 @@ from listwright.service.wire.schemas import (
     MAX_CONTEXT_KEY,
     MAX_FIELDS,
     MOST_IGNORED,
-    Envelope,
     Options,
     RerankRequest,
     validate,
@@ -81,22 +81,17 @@ class RankingRequest(NamedTuple):
                 f"expect_candidates is {sent}, and {length} arrived: the list was split or merged on its way, which "
                 "would change its scores; turn off batching between sender and service, see docs/search-engines.md"
             )
+        options, rules = self.options, () if self.rules is None else self.rules.rules
         if self.bundle.reranker.calibration is None:
-            self._check_without_probabilities()
+            places: list[Path] = [(*options.place, "probabilities")] if options.probabilities else []
+            places += [] if options.min_probability is None else [(*options.place, "min_probability")]
+            places += [("rules", number) for number, rule in enumerate(rules) if rule.action == "cutoff"]
+            if places:
+                raise CandidateError(NO_PROBABILITIES, places[0])
         try:
-            self.bundle.reranker.goal_weights(self.options.weights)
+            self.bundle.reranker.goal_weights(options.weights)
         except UnknownGoalError as error:
-            raise CandidateError(str(error), (*self.options.place, "weights")) from None
-
-    def _check_without_probabilities(self) -> None:
-        options = self.options
-        if options.probabilities:
-            raise CandidateError(NO_PROBABILITIES, (*options.place, "probabilities"))
-        if options.min_probability is not None:
-            raise CandidateError(NO_PROBABILITIES, (*options.place, "min_probability"))
-        for number, rule in enumerate(() if self.rules is None else self.rules.rules):
-            if rule.action == "cutoff":
-                raise CandidateError(NO_PROBABILITIES, ("rules", number))
+            raise CandidateError(str(error), (*options.place, "weights")) from None
 
 
 class EncodedAnswer(NamedTuple):
@@ -137,26 +132,14 @@ class JsonAnswer:
 
     def encode(self, request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> EncodedAnswer:
         """Encode the answer of the contract."""
-        options, manifest = request.options, request.bundle.manifest
-        assert isinstance(options, Envelope)
-        content = to_answer(
-            ranking, options, manifest, request.candidates.ids, milliseconds, request.ignored, request.part
-        )
-        return EncodedAnswer(to_json(content), "application/json", {})
+        return EncodedAnswer(to_json(to_answer(request, ranking, milliseconds)), "application/json", {})
 
 
-def to_answer(
-    ranking: Ranking,
-    request: Envelope,
-    manifest: Manifest,
-    ids: tuple[str, ...] | None,
-    milliseconds: Mapping[str, float],
-    ignored: Sequence[str] = (),
-    part: Participation | None = None,
-) -> dict[str, Any]:
+def to_answer(request: RankingRequest, ranking: Ranking, milliseconds: Mapping[str, float]) -> dict[str, Any]:
     """Build the body of :class:`listwright.service.wire.schemas.RerankResponse`, as plain values."""
-    scores = nullable(answer_scores(ranking, request, part))
-    below = np.isnan(ranking.scores).tolist()
+    options, manifest, ids, part = request.options, request.bundle.manifest, request.candidates.ids, request.part
+    scores = nullable(answer_scores(ranking, options, part))
+    below = (np.isnan(ranking.scores) if ranking.below_cutoff is None else ranking.below_cutoff).tolist()
     first_scores = nullable(ranking.first_stage_scores)
     first_ranks: Sequence[int | None] = [None] * len(scores)
     if first_scores[0] is not None:
@@ -181,7 +164,7 @@ def to_answer(
                 "first_stage_score": first_scores[index],
                 "first_stage_rank": first_ranks[index],
             }
-            for rank, index in enumerate(order[: request.top_n].tolist(), start=1)
+            for rank, index in enumerate(order[: options.top_n].tolist(), start=1)
         ],
         "scores": scores,
         "ranks": ranks,
@@ -195,14 +178,14 @@ def to_answer(
             "status": "degraded" if ranking.degraded else "ok",
             "stage_reached": ranking.stage_reached,
             "reason": ranking.reason,
-            "ignored": [shorten(name) for name in ignored[:MOST_IGNORED]],
+            "ignored": [shorten(name) for name in request.ignored[:MOST_IGNORED]],
             "timings_ms": {step: _rounded(milliseconds.get(step)) for step in _STEPS},
         },
     }
     answer["meta"]["timings_ms"] |= {step: _rounded(milliseconds[step]) for step in _MORE_STEPS if step in milliseconds}
     if ranking.weights is not None:
         answer["meta"]["weights"] = dict(ranking.weights)
-    if request.probabilities:
+    if options.probabilities:
         answer["probabilities"] = probabilities = nullable(answer_probabilities(ranking))
         for result in answer["results"]:
             result["probability"] = probabilities[result["index"]]
@@ -537,11 +520,19 @@ def decode(body: bytes, bounds: Bounds) -> Any:
     if len(body) > bounds.size:
         raise _too_large(f"{len(body)} bytes", bounds.size, bounds)
     commas, openings, colons = _count(body)
-    _check_counts(len(body), commas, openings, bounds)
+    if openings > bounds.containers:
+        raise _too_large(f"{openings} arrays and objects", bounds.containers, bounds)
+    if commas > bounds.values:
+        raise _too_large(f"{commas} values", bounds.values, bounds)
+    if len(body) > (limit := bounds.size_of(commas, openings)):
+        raise _too_large(f"{len(body)} bytes for {commas} values", limit, bounds)
     try:
         value = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        place = _place_of_fault(body) if commas <= SEARCHED else ()
+        place: Path = ()
+        if commas <= SEARCHED:  # else the search would take long
+            with suppress(ValueError, RecursionError):  # of any other fault than a number or a string that JSON has not
+                place = _place(json.loads(body.decode()), _is_foreign) or ()
         raise UndecodableBodyError(f"the body is not valid JSON: {why_no_json(body, error)}", place) from error
     _check_lengths(value, bounds.candidates)
     if _names(value) != colons:
@@ -570,16 +561,6 @@ def _outside_strings(body: bytes, characters: bytes) -> int:
         count += sum(int(np.count_nonzero((block == c) & ~within)) for c in characters)
         inside = bool(within[-1])
     return count
-
-
-def _check_counts(size: int, values: int, containers: int, bounds: Bounds) -> None:
-    """Raise TooLargeError if there is more than the longest list could need, or more bytes than the values do."""
-    if containers > bounds.containers:
-        raise _too_large(f"{containers} arrays and objects", bounds.containers, bounds)
-    if values > bounds.values:
-        raise _too_large(f"{values} values", bounds.values, bounds)
-    if size > (limit := bounds.size_of(values, containers)):
-        raise _too_large(f"{size} bytes for {values} values", limit, bounds)
 
 
 def _too_large(amount: str, limit: int, bounds: Bounds) -> TooLargeError:
@@ -657,14 +638,6 @@ def _check_repeated(body: bytes) -> None:
         for key in path:
             part = part[key]
         raise RepeatedNameError("is repeated in this object: send each name once", (*path, part.name))
-
-
-def _place_of_fault(body: bytes) -> Path:
-    """Return the path of the first number or string that JSON does not have; empty for any other fault."""
-    try:
-        return _place(json.loads(body.decode()), _is_foreign) or ()
-    except (ValueError, RecursionError):
-        return ()
 
 
 def _is_foreign(part: Any) -> bool:

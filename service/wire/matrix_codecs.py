@@ -112,11 +112,10 @@ class TensorCodec:
 
     def decode(self, body: bytes) -> RankingRequest:
         """Decode a body; the features are a view of it."""
-        head = tensors.decode_head(body, self._head_length, self._bounds, self._outer_options)
-        request = head.request
+        request, size = tensors.decode_head(body, self._head_length, self._bounds, self._outer_options)
         model, version = request.model_name, request.model_version
         bundle = self._choose(model, version, ("body", "model_name"), ("body", "model_version"))
-        self._inference = tensors.decode(body, head, bundle.reranker.schema, self._most)
+        self._inference = tensors.decode(body, request, size, bundle.reranker.schema, self._most)
         return RankingRequest(
             self._inference.candidates,
             tensors.options_of(request),

@@ -100,9 +100,8 @@ def _header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Parse a header: shape, whether in Fortran order, and type; an exception is not cached."""
     file = BytesIO(head)
     file.seek(_PREFIX)
-    read = (
-        npy_format.read_array_header_1_0 if head[6] == 1 else npy_format.read_array_header_2_0
-    )  # 3 has the layout of 2
+    # 3 has the layout of 2
+    read = npy_format.read_array_header_1_0 if head[6] == 1 else npy_format.read_array_header_2_0
     try:
         shape, by_columns, kind = read(file, max_header_size=MAX_HEADER)
     except _UNREADABLE as error:

@@ -244,13 +244,6 @@ class Inference(NamedTuple):
     candidates: CandidateList
 
 
-class Head(NamedTuple):
-    """The JSON object that begins a body, and how many bytes it takes."""
-
-    request: InferRequest
-    size: int
-
-
 @lru_cache
 def body_limit(bounds: Bounds) -> Limit:
     """Return the limit of a body: the largest JSON object, and raw features and ids behind it."""
@@ -258,8 +251,10 @@ def body_limit(bounds: Bounds) -> Limit:
     return Limit(bounds.size + value_bytes(bounds.candidates, bounds.features) + ids, bounds.why)
 
 
-def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_options: Mapping[str, Any]) -> Head:
-    """Decode the JSON object of a body; raw tensors are not read.
+def decode_head(
+    body: bytes, head_length: str | None, bounds: Bounds, outer_options: Mapping[str, Any]
+) -> tuple[InferRequest, int]:
+    """Decode the JSON object of a body, and return it with its bytes; raw tensors are not read.
 
     Args:
         body: Body of the request.
@@ -276,7 +271,7 @@ def decode_head(body: bytes, head_length: str | None, bounds: Bounds, outer_opti
         if not (head_length.isascii() and head_length.isdecimal() and len(head_length) <= len(str(size))):
             raise UndecodableBodyError("Inference-Header-Content-Length is not a number of bytes within the body")
         size = int(head_length)
-    return Head(read_request(decode_json(body[:size], bounds), outer_options), size)
+    return read_request(decode_json(body[:size], bounds), outer_options), size
 
 
 def read_request(content: Any, outer_options: Mapping[str, Any]) -> InferRequest:
@@ -292,12 +287,12 @@ def read_request(content: Any, outer_options: Mapping[str, Any]) -> InferRequest
     return validate(InferRequest, content)
 
 
-def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Inference:
+def decode(body: bytes, request: InferRequest, size: int, schema: FeatureSchema, limit: int) -> Inference:
     """Decode a body; features of the schema's type are a view of it where they are aligned.
 
     Args:
         body: Body of the request.
-        head: Head that :func:`decode_head` returned.
+        request, size: JSON object of the body and its bytes, as :func:`decode_head` returns them.
         schema: Schema that the features must fit.
         limit: Largest number of candidates.
 
@@ -306,14 +301,14 @@ def decode(body: bytes, head: Head, schema: FeatureSchema, limit: int) -> Infere
         CandidateError: if a tensor cannot be used; with its JSON path, or its row and column.
         EmptyListError, TooLargeError, SchemaMismatchError: if its shape does not fit; the data is not looked at.
     """
-    request, end = head
     raws: list[memoryview | None] = []
+    end = size
     for position, tensor in enumerate(request.inputs):
-        size = tensor.parameters.binary_data_size
-        if (size is None) == (tensor.data is None):
+        raw_size = tensor.parameters.binary_data_size
+        if (raw_size is None) == (tensor.data is None):
             raise CandidateError("has no data, or twice: send either binary_data_size or data", ("inputs", position))
-        raws.append(None if size is None else memoryview(body)[end : end + size])
-        end += size or 0
+        raws.append(None if raw_size is None else memoryview(body)[end : end + raw_size])
+        end += raw_size or 0
     if end != len(body):
         raise UndecodableBodyError(f"the JSON object and its tensors take {end} bytes, the body has {len(body)}")
     return read_tensors(request, raws, schema, limit)
@@ -343,17 +338,13 @@ def read_tensors(
         raise CandidateError("there is no input named 'features'", ("inputs",))
     matrix = _features(*inputs["features"], schema, limit)
     ids = _ids(*inputs["ids"], len(matrix)) if "ids" in inputs else None
-    _check_outputs(request, ids)
-    return Inference(request, to_candidates(matrix, schema, ids, request.parameters.context))
-
-
-def _check_outputs(request: InferRequest, ids: tuple[str, ...] | None) -> None:
     output_names = [output.name for output in request.outputs or ()]
     for position, name in enumerate(output_names):
         if name in output_names[:position]:
             raise CandidateError(f"{name!r} is asked for twice", ("outputs", position, "name"))
         if name == "ids" and ids is None:
             raise CandidateError("ids are asked for, but were not sent", ("outputs", position, "name"))
+    return Inference(request, to_candidates(matrix, schema, ids, request.parameters.context))
 
 
 def _features(

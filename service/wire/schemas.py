@@ -6,6 +6,7 @@ schema. The OpenAPI document describes them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -24,7 +25,6 @@ from pydantic import (
     model_validator,
 )
 from pydantic.config import JsonDict
-from pydantic_core import from_json
 from starlette.requests import Request
 
 from listwright.ranking.candidates import Action
@@ -109,9 +109,16 @@ def _read_text(value: Any, info: ValidationInfo) -> Any:
     if str(info.mode) != "string":  # a mode that pydantic's types leave out
         return value
     try:
-        return from_json(value)
-    except ValueError:
+        return json.loads(value, object_pairs_hook=_each_once, parse_int=float)  # float reads any number of digits
+    except (json.JSONDecodeError, RecursionError):
         raise ValueError("expected a JSON object as text") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) < len(pairs):
+        raise ValueError("a name is repeated: send each name once")
+    return names
 
 
 Weights = Annotated[dict[GoalName, Weight], Field(max_length=1 + MOST_GOALS), BeforeValidator(_read_text)]

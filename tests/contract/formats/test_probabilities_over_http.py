@@ -196,6 +196,15 @@ def test_weights_order_by_the_goals(client, shop):
     assert order(ask(client, weights={"margin": 0})) != order(ask(client, weights={"margin": 10}))
 
 
+def test_the_second_stage_has_scored_the_same_candidates_whatever_the_weights(client):
+    alone, several = (
+        {one["index"]: one["stage"] for one in ask(client, weights={"margin": weight})["results"]}
+        for weight in (0.0, 10.0)
+    )
+    assert several == alone
+    assert sorted(several.values()).count("second") == 5 < len(several)
+
+
 def test_probabilities_are_of_the_first_goal_whatever_the_weights(client, expected):
     answer = ask(client, probabilities=True, weights={"margin": 100})
     assert answer["probabilities"] == expected.probability.tolist()
@@ -245,6 +254,7 @@ def test_what_is_wrong_in_a_body_is_refused_at_its_place(client, options, path):
         "weights=eco",
         "weights=" + "[" * 5000,
         'weights={"eco":1}&weights={"eco":1}',
+        'weights={"eco":1,"eco":1}',
         "min_probability=nan",
         "min_probability=inf",
         "min_probability=2",

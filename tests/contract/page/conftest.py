@@ -41,8 +41,18 @@ def explaining():
 @pytest.fixture(scope="session")
 def calibrated(tmp_path_factory):
     """A service with its page, of a bundle with probabilities of relevance and goals; it explains."""
+    yield from _serve(tmp_path_factory, probability="relevance", goals={"margin": 0.3, "eco": 0.0})
+
+
+@pytest.fixture(scope="session")
+def uncalibrated(tmp_path_factory):
+    """A service with its page, of a bundle without probabilities and goals."""
+    yield from _serve(tmp_path_factory)
+
+
+def _serve(tmp_path_factory, **stages):
     path = tmp_path_factory.mktemp("models") / "shop" / "1"
-    make_bundle(path, probability="relevance", goals={"margin": 0.3, "eco": 0.0})
+    make_bundle(path, **stages)
     service = Process(bundle=path, ui="true", explain="true", queue_ms=1000 * NEVER_S, keep_alive_s=NEVER_S)
     yield service.wait_until_ready()
     service.stop()

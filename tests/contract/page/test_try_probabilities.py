@@ -64,6 +64,18 @@ def test_a_candidate_that_is_left_out_is_said_to_be(page, calibrated):
     page.get_by_text("Every candidate is left out.").wait_for()
     said = page.locator(".order .said")
     until(lambda: said.inner_text() == f"{name}: left out.")
+    assert not page.locator(".order .columns").is_visible(), "nothing is before or after"
+
+
+def test_a_candidate_that_is_left_out_can_be_chosen_under_why(page, calibrated):
+    results = answer_of(calibrated)["results"]
+    select(page, results[-1]["id"])
+    slide(page, "Leave out below", 100)
+    page.get_by_text("Every candidate is left out.").wait_for()
+    show(page, "Why")
+    choice = page.get_by_label("Candidate", exact=True)
+    assert choice.input_value() == str(results[-1]["index"])
+    assert choice.locator("option").count() == len(results)
 
 
 def test_lines_lead_to_the_places_that_are_shown(page, calibrated):
@@ -122,8 +134,8 @@ def test_a_link_and_why_have_the_weights_and_the_cutoff(page, open_page, calibra
     assert (body["weights"], body["min_probability"]) == ({"eco": 1.0}, 0.4)
 
 
-def test_a_bundle_without_them_shows_and_is_asked_for_neither(demo, open_page):
-    with (page := open_page(demo)).expect_request("**/rerank") as asked:
+def test_a_bundle_without_them_shows_and_is_asked_for_neither(uncalibrated, open_page):
+    with (page := open_page(uncalibrated)).expect_request("**/rerank") as asked:
         page.reload()
     ranked(page)
     assert not {"probabilities", "min_probability", "weights"} & asked.value.post_data_json.keys()

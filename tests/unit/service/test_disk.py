@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from listwright.service import disk
-from listwright.service.disk import Disk
+from listwright.ranking.remote import wait_for
+from listwright.service.disk import Disk, locked
 from support.waiting import PATIENCE_S, until_async
 
 
@@ -29,9 +29,9 @@ def test_what_a_call_returns_or_raises_comes_back():
         assert not one.hangs
 
     asyncio.run(scenario())
-    assert disk.wait_for(lambda: 7) == 7
+    assert wait_for(lambda: 7) == 7
     with pytest.raises(KeyError):
-        disk.wait_for(broken)
+        wait_for(broken)
 
 
 def test_a_call_that_hangs_is_given_up_and_no_other_begins_meanwhile(let_go):
@@ -80,3 +80,14 @@ def test_a_time_out_of_the_call_itself_is_its_own():
             await Disk("it").run(late, 10.0)
 
     asyncio.run(scenario())
+
+
+def test_a_file_that_cannot_be_opened_is_logged_and_one_that_is_gone_is_not(tmp_path, caplog):
+    link = tmp_path / "link"
+    with locked(link) as descriptor:
+        assert descriptor is None
+    assert not caplog.records
+    link.symlink_to(__file__)
+    with locked(link) as descriptor:
+        assert descriptor is None
+    assert [str(link) in record.getMessage() for record in caplog.records] == [True]

@@ -8,7 +8,7 @@
 
 import { sumOf } from "./exposition.js";
 
-const STAGES = ["parse", "queue", "first_stage", "routing", "second_stage", "total"];
+const STAGES = ["parse", "queue", "first_stage", "routing", "second_stage", "probability", "goals", "total"];
 
 /** @param {string} status @returns {boolean} whether an answer of this status is a refusal for lack of room or right */
 const isRefusal = (status) => ["401", "403", "413", "429", "503"].includes(status);

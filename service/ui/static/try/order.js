@@ -57,7 +57,7 @@ export function Order({ list, answer, baseline, before, weighted, selected, onSe
   const most = Math.max(...places.byRank.map(figureOf));
   const title = { input: "As sent", first: "First stage", edits: weighted ? "Before my changes" : "Before my edits" };
   return html`<div class=${`order ${busy ? "busy" : ""}`}>
-    <div class="columns">
+    <div class="columns" style=${{ display: length > 0 ? undefined : "none" }}>
       <h3 id="before-title">${title[before]}</h3>
       <span></span>
       <h3 id="after-title">Now: ${answer.route.strategy}${

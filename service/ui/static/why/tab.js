@@ -22,7 +22,8 @@ export function WhyTab({ info, shown, work, onWork, onTry, onLocked }) {
   const { explained, error, busy, again } = useExplanation(info, work, onLocked);
   if (!list) return html`<p class="empty">There is no list yet: choose or paste one under Try.</p>`;
   const name = (index) => nameOf(list, index);
-  const order = answer?.ranks ? byRank(answer.ranks) : list.rows.map((_, index) => index);
+  const ranks = answer?.ranks ?? list.rows.map((_, index) => index + 1); // null: left out
+  const order = [...list.rows.keys()].sort((one, other) => (ranks[one] ?? Infinity) - (ranks[other] ?? Infinity));
   return html`<div class="why">
     <section class="panel" aria-labelledby="why-title">
       <h2 id="why-title">Why does it stand there?</h2>
@@ -34,7 +35,9 @@ export function WhyTab({ info, shown, work, onWork, onTry, onLocked }) {
             value=${selected}
             onChange=${(event) => onWork({ selected: Number(event.target.value) })}
           >
-            ${order.map((index, at) => html`<option value=${index}>${at + 1}. ${shortened(name(index), 60)}</option>`)}
+            ${order.map(
+              (index) => html`<option value=${index}>${ranks[index] ?? "–"}. ${shortened(name(index), 60)}</option>`,
+            )}
           </select>
         </p>
         <p class="buttons">
@@ -67,15 +70,6 @@ export function WhyTab({ info, shown, work, onWork, onTry, onLocked }) {
     onWork({ list: changed, selected: row, before: "edits" });
     onTry();
   }
-}
-
-/** @param {(number | null)[]} ranks in input order, from 1 @returns {number[]} candidates, best first */
-function byRank(ranks) {
-  const order = new Array(ranks.length);
-  ranks.forEach((rank, index) => {
-    if (rank !== null) order[rank - 1] = index; // a rule excludes the others
-  });
-  return order.filter((index) => index !== undefined);
 }
 
 /** @param {{error: any, onRetry: () => void}} props */

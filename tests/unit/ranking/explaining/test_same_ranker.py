@@ -10,7 +10,7 @@ from listwright.ranking.candidates import CandidateList
 from listwright.ranking.deadline import Deadline
 from listwright.ranking.errors import CandidateError, RoutingError, ScoringError
 from listwright.ranking.explaining import explain as kernel
-from listwright.ranking.explaining.explain import explain, find_moves
+from listwright.ranking.explaining.explain import _find_moves, explain
 from listwright.ranking.explaining.explanation import RouterReasons
 from listwright.ranking.router import Choice
 from support.explained import with_quantiles
@@ -99,8 +99,8 @@ def test_nobody_moves_by_another_stage():
     answer = by_stars.rerank(FOUR)
     degrading = reranker(Column(0), LateOnce(1))
     with pytest.raises(ScoringError, match="without the candidate, no oil"):
-        find_moves(degrading.rerank, FOUR, 0, answer)
-    assert find_moves(by_price.rerank, FOUR, 0, answer) == ()
+        _find_moves(degrading.rerank, FOUR, 0, answer)
+    assert _find_moves(by_price.rerank, FOUR, 0, answer) == ()
 
 
 def test_where_there_was_no_time_to_ask_for_a_route_nobody_is_asked_later(served, monkeypatch):

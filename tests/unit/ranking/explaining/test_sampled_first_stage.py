@@ -94,5 +94,9 @@ def test_without_time_for_the_candidate_itself_there_is_no_explanation(slow):
 def test_trees_are_not_sampled_and_have_all_the_time(tmp_path):
     served = bundle.load(make_bundle(tmp_path / "some" / "1", kind=None)).reranker
     words = {"reranker": served, "candidates": LISTED, "ranking": served.rerank(LISTED), "budget": 9, "seed": 0}
-    assert contributions.explain_first_stage(**words, explained=[0, 1], clock=ends_after(1)).cut_short is False
-    assert contributions.explain_first_stage(**words, explained=[0, 1], clock=ends_after(0)) == ([None, None], True)
+    enough, short = (
+        contributions.ListExplainer(**words, explained=[0, 1], clock=ends_after(looks)).explain_first_stage()
+        for looks in (1, 0)
+    )
+    assert enough.cut_short is False
+    assert short == ([None, None], True)

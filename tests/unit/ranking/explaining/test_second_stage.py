@@ -73,9 +73,9 @@ def test_errors_of_a_difference_add_up_in_squares():
     served, listed = fitted()
     words = {"budget": 200, "seed": 0}
     found = explain(served.reranker, listed, 0, against=1, strategy="qilcm", **words)
-    both = contributions.explain_second_stage(
+    both = contributions.ListExplainer(
         served.reranker, listed, found.ranking, [0, 1], clock=NEVER, **words
-    ).explanations
+    ).explain_second_stage()[0]
     mine, its = ({one.feature: one.standard_error for one in stage.contributions} for stage in both)
     assert {one.feature: one.standard_error for one in found.second_stage.contributions} == mine
     assert {one.feature: one.standard_error for one in found.against.second_stage} == pytest.approx(

@@ -7,9 +7,9 @@ from listwright.ranking.explaining.passing import (
     MOST_CATEGORIES,
     MOST_STEPS,
     OTHER_KIND,
+    _list_steps,
     distance,
     is_whole,
-    list_steps,
 )
 from listwright.ranking.features import Feature, FeatureSchema
 from support.service.bundles import CATEGORY
@@ -42,7 +42,7 @@ def test_rows_that_have_the_value_itself_are_not_between():
 
 def steps_of(row, *features):
     """Of the only candidate of a list."""
-    found = list_steps(np.array([row], dtype=np.float32), 0, FeatureSchema(features=features))
+    found = _list_steps(np.array([row], dtype=np.float32), 0, FeatureSchema(features=features))
     assert found.left_out == 0
     return found.steps
 
@@ -83,7 +83,7 @@ MANY = Feature(name="shop", kind="categorical", categories=tuple(f"s{n:05}" for 
 
 def test_of_many_categories_those_of_the_list_are_tried_and_then_the_first():
     rows = np.array([[7.0], [40_000.0], [9.0], [40_000.0], [0.0]], dtype=np.float32)
-    found, left_out = list_steps(rows, 0, FeatureSchema(features=(MANY,)))
+    found, left_out = _list_steps(rows, 0, FeatureSchema(features=(MANY,)))
     codes = [step.value for step in found]
     assert codes[:5] == [40_000.0, 9.0, 1.0, 2.0, 3.0]
     assert len(codes) == MOST_CATEGORIES
@@ -94,7 +94,7 @@ def test_of_many_categories_those_of_the_list_are_tried_and_then_the_first():
 def test_of_many_steps_the_smallest_are_tried():
     many = tuple(MANY.model_copy(update={"name": f"shop {n}"}) for n in range(MOST_STEPS // MOST_CATEGORIES))
     row = np.array([[20.0, *[1.0] * len(many)]], dtype=np.float32)
-    found, left_out = list_steps(row, 0, FeatureSchema(features=(STARS, *many)))
+    found, left_out = _list_steps(row, 0, FeatureSchema(features=(STARS, *many)))
     assert len(found) == MOST_STEPS
     assert [step.column for step in found[:6]] == [0] * 6
     assert left_out == 6 + len(many) * (49_999 - MOST_CATEGORIES)

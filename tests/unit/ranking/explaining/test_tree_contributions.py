@@ -7,7 +7,7 @@ import pytest
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList, lightgbm_input
 from listwright.ranking.errors import BundleError
-from listwright.ranking.explaining.contributions import TreeContributions, tree_contributions
+from listwright.ranking.explaining.contributions import TreeContributions, _tree_contributions
 from listwright.ranking.explaining.explain import explain
 from listwright.ranking.features import Feature, FeatureSchema
 from support.explained import NEVER, contribution_values, ends_after, forest_by_hand
@@ -80,7 +80,7 @@ def test_a_bundle_that_is_another_by_now_is_refused(served):
 def test_a_long_list_is_looked_at_in_parts_between_which_the_time_may_end(served, looks, whole):
     schema = served.manifest.feature_schema
     stage = served.manifest.first_stage
-    trees = tree_contributions(served.reranker, stage.file, relative=stage.relative)
+    trees = _tree_contributions(served.reranker, stage.file, relative=stage.relative)
     features = rows(np.random.default_rng(2), 120)
     seen = features if len(trees.schema) == len(schema) else served.reranker.relative.widened(features)
     found = trees.of(seen, ends_after(looks))
@@ -97,7 +97,7 @@ def test_linear_leaves_are_sampled():
     model = lightgbm.train(settings, lightgbm.Dataset(features, features @ [1.0, 2.0]), num_boost_round=2)
     made = computed_by_hand.reranker(computed_by_hand.Column(0), computed_by_hand.Column(1))
     made.read_file = lambda name: model.model_to_string().encode()
-    assert tree_contributions(made, "first_stage.txt", relative=False) is None
+    assert _tree_contributions(made, "first_stage.txt", relative=False) is None
     found = explain(made, computed_by_hand.FOUR, 0).first_stage
     assert contribution_values(found) == {"price": 1.0 - 2.0, "stars": 0.0}
     assert found.reference_score == 2.0, "of the list's medians, no mean over the list"

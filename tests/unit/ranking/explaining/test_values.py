@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from listwright.ranking.explaining.contributions import differing, references
-from listwright.ranking.explaining.explanation import value_of
 from listwright.ranking.features import Feature, FeatureSchema
 from support.service.bundles import CATEGORY
 
@@ -25,7 +24,7 @@ NAN = np.nan
     ],
 )
 def test_a_value_is_read_as_it_was_sent(feature, number, value):
-    assert value_of(feature, number) == value
+    assert feature.value_of(number) == value
 
 
 @pytest.mark.parametrize(

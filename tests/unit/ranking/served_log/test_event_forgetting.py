@@ -64,7 +64,7 @@ def test_events_whose_client_is_the_unit_go_and_lines_that_are_none_stay(logs):
     lines(whole, [event(100, client_id="unit-1"), event(101, client_id="unit-2"), {"query_id": 7}])
     with whole.open("a") as file:
         file.write('{"query_id": "query-1", "cut o')
-    list(command.forget_events(events, frozenset(), frozenset({"unit-1"})))
+    list(command._forget_events(events, frozenset(), frozenset({"unit-1"})))
     kept = whole.read_text().splitlines()
     assert [json.loads(line)["query_id"] for line in kept[:2]] == ["query-101", 7]
     assert kept[2:] == ['{"query_id": "query-1", "cut o']
@@ -89,7 +89,7 @@ def test_a_file_keeps_its_age_and_what_a_stopped_run_left_is_removed(logs):
     whole, left = events / "events-1.jsonl", events / ".events-0.jsonl.without"
     os.utime(whole, (1000.0, 2000.0))
     left.write_text("half")
-    list(command.forget_events(events, frozenset({"query-1"}), frozenset()))
+    list(command._forget_events(events, frozenset({"query-1"}), frozenset()))
     assert len(queries(whole)) == 5
     assert whole.stat().st_mtime == 2000.0
     assert not left.exists()
@@ -101,7 +101,7 @@ def test_a_file_that_the_service_finishes_or_removes_meanwhile_stops_nothing(log
     (events / "events-3.jsonl.part").rename(events / "events-3.jsonl")
     (events / "events-2.jsonl").unlink()
     monkeypatch.setattr(plain_file, "files_below", lambda *_: sorted(found))
-    removed = list(command.forget_events(events, frozenset({"query-4", "query-7"}), frozenset()))
+    removed = list(command._forget_events(events, frozenset({"query-4", "query-7"}), frozenset()))
     assert [(one.path.name, one.removed, one.unfinished) for one in removed] == [
         ("events-1.jsonl", 1, False),
         ("events-3.jsonl", 1, False),

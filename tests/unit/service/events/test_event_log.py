@@ -153,7 +153,7 @@ def test_the_end_writes_what_waits(log, files):
 
 def test_lines_hold_all_that_was_sent():
     sent = EVENT | {"event_attributes": {"object": {"object_id": 5, "ünïcode": [1.5, None]}, "x": {"y": 1}}}
-    (line,) = lines_of(json.dumps(sent).encode()).text.splitlines()
+    (line,) = lines_of(json.dumps(sent).encode())
     kept = json.loads(line)
     assert kept.pop("received_at")
     assert kept == sent
@@ -171,4 +171,4 @@ def test_too_much_at_a_time():
     with pytest.raises(TooLargeError) as caught:
         lines_of(body(EVENT, EVENT | {"event_attributes": {"x": "y" * MAX_LINE_BYTES}}))
     assert caught.value.path == (1,)
-    assert lines_of(b"[]") == (0, b"")
+    assert lines_of(b"[]") == []

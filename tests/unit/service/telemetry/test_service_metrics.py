@@ -10,8 +10,8 @@ from prometheus_client import generate_latest
 from listwright.ranking.candidates import Ranking, Route
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.manifest import Manifest
-from listwright.service.telemetry.logs import json_lines
-from listwright.service.telemetry.metrics import FAULT_LOG_S, FaultLog, Telemetry
+from listwright.service.telemetry.logs import Repeats, json_lines
+from listwright.service.telemetry.metrics import FAULT_LOG_S, Telemetry
 from support.stand_ins import Clock, standing_in
 
 SHOP = ("shop", "7")
@@ -26,16 +26,21 @@ def lines(caplog):
 
 def test_a_flood_of_faults_is_one_line_of_a_kind_with_their_number(lines, caplog):
     clock = Clock(1000.0)
-    log = FaultLog(clock)
+    telemetry = Telemetry()
+    telemetry._faults = Repeats(FAULT_LOG_S, clock)
+
+    def note(fault):
+        telemetry.observe(ranking(Route("qilcm", "bundle", faults=(fault,))), MANIFEST, {"total": 2.0})
+
     slow, busy = RoutingError("hook_timeout", "too slow"), RoutingError("hook_busy", "all hang")
     for _ in range(1000):
-        log.note(slow)
-    log.note(busy)
+        note(slow)
+    note(busy)
     assert lines() == [("hook_timeout", 1), ("hook_busy", 1)]
     clock.now += FAULT_LOG_S
-    log.note(slow)
+    note(slow)
     assert lines()[2:] == [("hook_timeout", 1000)], "999 unsaid, and this one"
-    log.note(slow)
+    note(slow)
     assert len(lines()) == 3
     assert '"message": "too slow; the next in turn decided"' in json_lines().format(caplog.records[0])
 

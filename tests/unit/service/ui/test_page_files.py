@@ -31,7 +31,7 @@ def asked(**headers):
 
 
 def test_the_page_is_served_with_its_headers():
-    found = routes.answer_file(routes.read_files(), "", asked())
+    found = routes._answer_file(routes.read_files(), "", asked())
     assert found.status_code == 200
     assert found.headers["content-type"] == "text/html; charset=utf-8"
     assert found.headers["content-security-policy"] == routes.POLICY
@@ -43,9 +43,9 @@ def test_who_has_a_file_is_not_sent_it_again():
     served = routes.read_files()
     etag = served["main.js"].etag
     for sent in (etag, f"W/{etag}", f'"other", {etag}'):
-        found = routes.answer_file(served, "main.js", asked(if_none_match=sent))
+        found = routes._answer_file(served, "main.js", asked(if_none_match=sent))
         assert (found.status_code, found.body, found.headers["etag"]) == (304, b"", etag)
-    assert routes.answer_file(served, "main.js", asked(if_none_match='"other"')).status_code == 200
+    assert routes._answer_file(served, "main.js", asked(if_none_match='"other"')).status_code == 200
 
 
 def test_two_files_have_two_tags_and_a_change_another(tmp_path):
@@ -60,7 +60,7 @@ def test_two_files_have_two_tags_and_a_change_another(tmp_path):
 @pytest.mark.parametrize("name", ["nothing.js", "../__init__.py", "../../settings.py", "/etc/passwd", "styles", "try/"])
 def test_nothing_else_is_served(name):
     with pytest.raises(HTTPException) as raised:
-        routes.answer_file(routes.read_files(), name, asked())
+        routes._answer_file(routes.read_files(), name, asked())
     assert raised.value.status_code == 404
 
 

@@ -1,12 +1,14 @@
 import numpy as np
 
-from listwright.ranking.candidates import Ranking, Route
+from listwright.ranking.bundle import Bundle
+from listwright.ranking.candidates import CandidateList, Ranking, Route
 from listwright.ranking.errors import RoutingError
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.stages import LightGbmStage, NetworkStage
-from listwright.service.wire.json_codec import facts, to_answer
+from listwright.service.wire.json_codec import RankingRequest, facts, to_answer
 from listwright.service.wire.schemas import RerankRequest, RerankResponse
 from support.service.bundles import schema
+from support.stand_ins import standing_in
 
 NAN = float("nan")
 MANIFEST = Manifest(
@@ -36,8 +38,10 @@ def ranking(**changes):
 
 
 def answer(ranked, ids=("a", "b", "c"), **request):
-    body = RerankRequest.model_validate({"features": [[0.0]], **request})
-    found = to_answer(ranked, body, MANIFEST, ids, MILLISECONDS)
+    options = RerankRequest.model_validate({"features": [[0.0]], **request})
+    candidates = CandidateList(np.zeros((3, len(schema())), dtype=np.float32), ids)
+    asked = RankingRequest(candidates, options, standing_in(Bundle, manifest=MANIFEST), id=options.id)
+    found = to_answer(asked, ranked, MILLISECONDS)
     RerankResponse.model_validate(found, strict=True)
     return found
 

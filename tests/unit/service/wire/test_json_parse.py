@@ -285,7 +285,7 @@ def test_a_byte_order_mark_of_utf_8_is_read_over():
     """RFC 8259, section 8.1: .NET and PowerShell write one."""
     assert decode(b"\xef\xbb\xbf" + b'{"a": 1}', BOUNDS) == {"a": 1}
     event = b'\xef\xbb\xbf{"action_name": "click", "timestamp": "2026-11-25T12:00:00Z"}'
-    assert lines_of(event).text.startswith(b'{"action_name"')
+    assert lines_of(event)[0].startswith(b'{"action_name"')
 
 
 @pytest.mark.parametrize(("values", "place"), [(SEARCHED // 2, ("features", 0, SEARCHED // 2)), (SEARCHED + 1, ())])

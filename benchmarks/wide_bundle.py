@@ -22,7 +22,6 @@ from listwright.ranking.candidates import Ranking
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.ranking.stages import LightGbmStage, SrmStage
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
-from listwright.training.data.shards.rows import in_memory
 from listwright.training.first_stage.fit import FittedFirstStage
 from listwright.training.networks.ranker import Ranker
 from listwright.training.pipeline.choice import DefaultChoice
@@ -52,9 +51,7 @@ def build(out: Path, *, specialists: int = 0, features: int = FEATURES) -> Path:
     spec = QilcmSpec()
     scores = lightgbm.Booster(model_str=model).predict(data.features, raw_score=True)
     torch.manual_seed(0)
-    module = Ranker(
-        data.schema, np.column_stack([in_memory(data.features), np.asarray(scores, dtype=np.float32)]), spec
-    )
+    module = Ranker(data.schema, np.column_stack([data.features[:], np.asarray(scores, dtype=np.float32)]), spec)
     first = FittedFirstStage(LightGbmStage(), model, np.asarray(scores), np.asarray(scores), {})
     fitted = FittedNetwork(module.eval(), spec, (), 0, 0.0, np.empty((0, 0)))
     anomaly = fit_anomaly(data, first.train_scores, seed=0)

@@ -94,7 +94,7 @@ def connected(on: str, cores: int | None, *, address: str | None = None) -> Iter
     """
     if on not in (LOCAL, RUNNING) and not on.startswith(CLIENT):
         raise RecipeError(f"--on {on}: expected 'ray', 'auto' or 'ray://HOST:PORT'")
-    room_s = room_seconds()
+    room_s = _room_seconds()
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     try:
@@ -107,18 +107,14 @@ def connected(on: str, cores: int | None, *, address: str | None = None) -> Iter
         ray.shutdown()
         raise _refused(on, error) from error
     try:
-        check_room(ray, room_s)
+        _check_room(ray, room_s)
         yield ray, max(1, int(ray.cluster_resources().get("CPU", 1)))
     finally:
         ray.shutdown()
 
 
-def room_seconds() -> float:
-    """Return how many seconds to wait for free cores.
-
-    Raises:
-        RecipeError: if $LISTWRIGHT_ROOM_S is no number of seconds.
-    """
+def _room_seconds() -> float:
+    """Return how many seconds to wait for free cores."""
     text = os.environ.get("LISTWRIGHT_ROOM_S", str(ROOM_S))
     try:
         seconds = float(text)
@@ -161,17 +157,13 @@ def _refused(on: str, error: Exception) -> RecipeError:
     return RecipeError(f"--on {on}: no Ray cluster answers ({reason[:200]}); 'ray start --head' starts one")
 
 
-def check_room(ray: Any, seconds: float) -> None:
-    """Run a task on the cluster, to see that it has room and works.
-
-    Raises:
-        RecipeError: if none gets a core within so many seconds, or its node differs from this one, or lacks Listwright.
-    """
+def _check_room(ray: Any, seconds: float) -> None:
+    """Run a task on the cluster, to see that it has room and works."""
     probe = ray.remote(num_cpus=1, max_retries=3)(call).remote(current_origin(), pickle_call(os.getpid))
     ready, _ = ray.wait([probe], timeout=seconds)
     if not ready:
         ray.cancel(probe, force=True)
-        raise no_room(ray, seconds)
+        raise _no_room(ray, seconds)
     try:
         ray.get(probe)
     except ray.exceptions.RayError as error:
@@ -183,7 +175,7 @@ def check_room(ray: Any, seconds: float) -> None:
         raise RecipeError(f"a node of the cluster cannot work for this command ({reason[:200]}): {advice}") from error
 
 
-def no_room(ray: Any, seconds: float) -> RecipeError:
+def _no_room(ray: Any, seconds: float) -> RecipeError:
     """Return the error for a cluster whose cores are all busy, or gone."""
     cores, free = (int(resources.get("CPU", 0)) for resources in (ray.cluster_resources(), ray.available_resources()))
     return RecipeError(
@@ -219,14 +211,14 @@ def side_by_side(on: str | None, jobs: int | None, *, local_jobs: int) -> Iterat
 class RayExecutor(Executor):
     """Executor on Ray: one task of one core per piece of work; work that is lost with its node runs again.
 
-    All work is given up once the cluster has been without any core for :func:`room_seconds`.
+    All work is given up once the cluster has been without any core for $LISTWRIGHT_ROOM_S seconds.
 
     Args:
         ray: Module of Ray, connected.
     """
 
     def __init__(self, ray: Any) -> None:
-        self._ray, self._room_s, self._origin = ray, room_seconds(), current_origin()
+        self._ray, self._room_s, self._origin = ray, _room_seconds(), current_origin()
         self._task = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(call)
         self._running: dict[Any, Future[Any]] = {}
         self._change = threading.Condition()
@@ -276,9 +268,13 @@ class RayExecutor(Executor):
                 if done or self._ray.cluster_resources().get("CPU", 0) >= 1:
                     last_core = time.monotonic()
                 elif time.monotonic() - last_core > self._room_s:
-                    raise no_room(self._ray, self._room_s)
+                    raise _no_room(self._ray, self._room_s)
             except Exception as error:  # waiting threads must get whatever ends this one
-                self._fail_all(error)
+                with self._change:
+                    for future in self._running.values():
+                        future.set_exception(error)
+                    self._running.clear()
+                    self._over = True
                 return
 
     def _hand_over(self, task: Any) -> None:
@@ -297,13 +293,6 @@ class RayExecutor(Executor):
     def _take(self, task: Any) -> Future[Any]:
         with self._change:
             return self._running.pop(task)
-
-    def _fail_all(self, error: Exception) -> None:
-        with self._change:
-            for future in self._running.values():
-                future.set_exception(error)
-            self._running.clear()
-            self._over = True
 
 
 @dataclass(slots=True)
@@ -391,7 +380,7 @@ class Group:
             try:
                 if not self._actors:
                     self._start()
-                more = (self._addresses(),) if addressed else ()
+                more = (self._all([actor.address.remote() for actor in self._actors]),) if addressed else ()
                 return self._all([actor.call.remote(method, *arguments, *more) for actor in self._actors])
             except exceptions.RayTaskError as error:
                 self.stop()
@@ -424,16 +413,13 @@ class Group:
             kind = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_restarts=0)(Worker)
             self._actors = [kind.remote(current_origin()) for _ in range(size)]
         addressed = [actor.address.remote() for actor in self._actors]
-        ready, _ = ray.wait(addressed, num_returns=size, timeout=room_seconds())
+        ready, _ = ray.wait(addressed, num_returns=size, timeout=_room_seconds())
         if len(ready) < size:
             self.stop()
-            raise no_room(ray, room_seconds())
+            raise _no_room(ray, _room_seconds())
         addresses = ray.get(addressed)
         self._all([actor.hold.remote(self._work(rank)) for rank, actor in enumerate(self._actors)])
         self._all([actor.call.remote("join", rank, addresses) for rank, actor in enumerate(self._actors)])
-
-    def _addresses(self) -> list[tuple[str, int]]:
-        return self._all([actor.address.remote() for actor in self._actors])
 
     def _all(self, calls: list[Any]) -> list[Any]:
         """Return all answers; the first error ends the wait, as other ranks may wait for the failed one."""

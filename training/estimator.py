@@ -213,13 +213,13 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         remedies = Remedies("leave it out of X", keep_constant="drop_constant=False")
         notes = memory.notes_of(X, qid, data.schema)
         splits = replace(splits, remedies=remedies, rounding=memory.rounding(X, data.schema), notes=notes)
-        from listwright.training.pipeline.run import run_on  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
+        from listwright.training.pipeline.run import run  # noqa: PLC0415 - torch: seconds that a mistake need not wait for
 
         console = PlainConsole(quiet=not self.verbose, highlight=False)
         with tempfile.TemporaryDirectory(prefix="listwright-") as folder:
             out = Path(folder, *_UNSAVED)
             command = f"{self!r}.fit(X, y, qid)"
-            run_on(recipe, splits, out, device=self.device, command=command, budget=budget, console=console)
+            run(recipe, splits, out, device=self.device, command=command, budget=budget, console=console)
             return self._read(bundle.load(out))
 
     def predict(self, X: Values, qid: Values = None) -> Float[np.ndarray, " R"]:
@@ -304,7 +304,7 @@ class Qilcm(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         out = Path(path)
-        save_as(out, self.manifest_, self.files_, self.report_)
+        _save_as(out, self.manifest_, self.files_, self.report_)
         return out
 
     @classmethod
@@ -436,19 +436,8 @@ def refuse(method: str, keywords: Iterable[str]) -> None:
         raise RecipeError(f"Qilcm.{method} does not take {keyword}: {instead}")
 
 
-def save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report: Mapping[str, Any]) -> None:
-    """Seal and publish the files of a bundle as ``.../NAME/VERSION``.
-
-    Args:
-        out: Folder of the bundle; must not exist.
-        manifest: Manifest as the bundle was sealed before.
-        contents: Every other file by name.
-        report: Contents of ``report.json``; empty without one.
-
-    Raises:
-        RecipeError: if the path cannot name a bundle.
-        BundleError: if there is something already.
-    """
+def _save_as(out: Path, manifest: Manifest, contents: Mapping[str, bytes], report: Mapping[str, Any]) -> None:
+    """Seal and publish the files of a bundle as ``.../NAME/VERSION``."""
     check_names(out)
     name, version = out.absolute().parent.name, out.name
     files = dict(contents)

@@ -258,7 +258,13 @@ def search(
             break
         proposed = [_ask(study, space, seed, done + k) for k in range(min(rounds.size if rounds else 1, trials - done))]
         if rounds is None:
-            _try(study, *proposed[0], done, objective, prunes=prune_after is not None)
+            trial, values = proposed[0]
+            try:
+                value, fact = objective(done, values, _reporter(trial, prunes=prune_after is not None))
+            except Pruned:
+                study.tell(trial, state=TrialState.PRUNED)
+            else:
+                _finish(study, trial, value, fact)
         else:
             _try_elsewhere(study, proposed, done, rounds, prune_after)
         best = max((trial.value for trial in _finished(study) if trial.value is not None), default=float("nan"))
@@ -271,23 +277,6 @@ def _ask(study: optuna.Study, space: Space, seed: int, number: int) -> tuple[opt
     study.sampler = optuna.samplers.TPESampler(seed=seed * 10_000 + number, constant_liar=False)
     trial = study.ask()
     return trial, {key: part.suggest(trial, key) for key, part in space.items()}
-
-
-def _try(
-    study: optuna.Study,
-    trial: optuna.Trial,
-    values: dict[str, Value],
-    number: int,
-    objective: Objective,
-    *,
-    prunes: bool,
-) -> None:
-    try:
-        value, fact = objective(number, values, _reporter(trial, prunes=prunes))
-    except Pruned:
-        study.tell(trial, state=TrialState.PRUNED)
-    else:
-        _finish(study, trial, value, fact)
 
 
 def _finish(study: optuna.Study, trial: optuna.Trial, value: float, fact: int) -> None:

@@ -26,7 +26,7 @@ from benchmarks.wide_bundle import FEATURES, LEAVES, TREES, build, check_route, 
 from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList, Ranking
 from listwright.ranking.explaining import contributions
-from listwright.ranking.explaining.contributions import Clock, explain_second_stage
+from listwright.ranking.explaining.contributions import Clock, ListExplainer
 from listwright.ranking.explaining.explain import DEFAULT_BUDGET
 from listwright.ranking.explaining.explanation import StageContributions
 from listwright.ranking.reranker import Reranker
@@ -168,9 +168,11 @@ def contributions_of(
     reranker: Reranker, listed: CandidateList, ranking: Ranking, candidate: int, budget: int, *, seed: int
 ) -> tuple[Float[np.ndarray, " D"], Float[np.ndarray, " D"]]:
     """Return the second stage's contributions in the order of the schema, and their standard errors."""
-    (stage,) = explain_second_stage(
-        reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=Clock.until()
-    ).explanations
+    (stage,) = (
+        ListExplainer(reranker, listed, ranking, [candidate], budget=budget, seed=seed, clock=Clock.until())
+        .explain_second_stage()
+        .explanations
+    )
     assert stage is not None
     by_name = {c.feature: (c.contribution, c.standard_error or 0.0) for c in stage.contributions}
     values, errors = np.array([by_name[name] for name in reranker.schema.names]).T

@@ -63,7 +63,6 @@ def measure(reader: str, path: Path) -> dict[str, float]:
         rows, queries, total = frame.height, 0, 0.0  # the strings are not looked at
     elif reader.startswith("listwright"):
         from listwright.training.data.letor import text  # noqa: PLC0415
-        from listwright.training.data.shards.rows import in_memory  # noqa: PLC0415
 
         if "not compiled" in reader:
             text.scan = None
@@ -71,7 +70,7 @@ def measure(reader: str, path: Path) -> dict[str, float]:
         with path.open("rb") as file:
             dataset = text.read(file, path.name)
         seconds = time.perf_counter() - started
-        rows, queries, total = dataset.rows, len(dataset), float(in_memory(dataset.features).sum(dtype=np.float64))
+        rows, queries, total = dataset.rows, len(dataset), float(dataset.features[:].sum(dtype=np.float64))
     else:
         from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
 

@@ -23,7 +23,7 @@ from listwright.ranking.relative import KINDS, NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.evaluation.bootstrap import bootstrap_interval, percentile_interval, resample_means
 from listwright.training.first_stage import lambdamart, relative
-from listwright.training.first_stage.fit import FittedFirstStage, fit, with_and_without
+from listwright.training.first_stage.fit import FittedFirstStage, fit
 from listwright.training.first_stage.relative import candidates
 from listwright.training.recipe.config import LambdaMart
 
@@ -110,7 +110,10 @@ def measure(splits: Splits, seed: int = 0) -> Row:
     """Return the gain by list-relative columns on the queries of every view, and on the test queries."""
     spec = LambdaMart(trials=1, folds=FOLDS[0])
     with tempfile.TemporaryDirectory() as state, tempfile.TemporaryDirectory() as other:
-        plain, wide = with_and_without(spec, splits, seed=seed, state=Path(state))
+        plain, wide = (
+            fit(spec.model_copy(update={"relative": kinds}), splits, seed=seed, state=Path(state))
+            for kinds in ("none", KINDS)
+        )
         only = spec.model_copy(update={"relative": NUMBER_KINDS})
         narrow = wide
         if any(column.kind not in NUMBER_KINDS for column in candidates(splits.train.schema, KINDS)):

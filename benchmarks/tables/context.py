@@ -23,7 +23,7 @@ from sklearn.model_selection import cross_val_score
 from benchmarks.tables.comparison import gain
 from benchmarks.tables.runs import Key, Row, ignored, read_split
 from listwright.ranking.features import UNKNOWN_CODE
-from listwright.ranking.relative import RelativeColumn
+from listwright.ranking.relative import KINDS, RelativeColumn
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage import lambdamart
@@ -138,11 +138,12 @@ def measure_networks(splits: Splits, networks: Mapping[str, NetworkSpec], *, alo
     spec = LambdaMart(trials=1, folds=2)
     with tempfile.TemporaryDirectory() as state:
         if alone:
-            plain = spec.model_copy(update={"relative": "none"})
-            first = first_stage.fit(plain, splits, seed=seed, state=Path(state))
+            alone_spec = spec.model_copy(update={"relative": "none"})
+            first = first_stage.fit(alone_spec, splits, seed=seed, state=Path(state))
         else:
-            pair = first_stage.with_and_without(spec, splits, seed=seed, state=Path(state))
-            first, _, _ = better_first_stage(*pair, splits, spec.ndcg_at)
+            specs = (spec.model_copy(update={"relative": kinds}) for kinds in ("none", KINDS))
+            plain, relative = (first_stage.fit(each, splits, seed=seed, state=Path(state)) for each in specs)
+            first, _, _ = better_first_stage(plain, relative, splits, spec.ndcg_at)
     scores = first.scores_of(splits.test)
     wide = widened_part(splits.test, first.relative)
     values = {FIRST: lambdamart.query_ndcg(splits.test, scores, spec.ndcg_at)}

@@ -213,7 +213,7 @@ def test_weighted_rows_and_given_scores(recipe, frame, tmp_path):
 
 def test_a_ratio_out_of_reach_publishes_nothing(recipe, table, tmp_path):
     out = tmp_path / "shop" / "1"
-    with pytest.raises(RecipeError, match=r"margin>=9: .*largest ratio is 1\.\d"):
+    with pytest.raises(RecipeError, match=r"margin>=9: .*closest ratio is 1\.\d"):
         fitted(recipe, table, out, "margin>=9")
     assert not out.exists()
 

@@ -11,13 +11,7 @@ from rich.console import Console
 
 from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.plain_file import files_below
-from listwright.training.console.command import (
-    check_folder,
-    command_parser,
-    repeatable,
-    run_command,
-    split_names,
-)
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, split_names
 
 _EXAMPLES = """examples:
   listwright compare rows.parquet

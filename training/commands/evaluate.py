@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
@@ -23,6 +19,7 @@ from listwright.training.console.command import (
     add_weights_option,
     check_folder,
     command_parser,
+    print_table,
     repeatable,
     run_command,
     split_names,
@@ -65,7 +62,7 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     if len(set(written)) < len(written):
         raise RecipeError("--out, --json and --trec: name different files")
     with console.status("loading"):  # a second, which --help need not wait for
-        from listwright.training.evaluation.gates import facts_of, gate_facts, parse_gate  # noqa: PLC0415
+        from listwright.training.evaluation.gates import as_json, facts_of, parse_gate  # noqa: PLC0415
         from listwright.training.evaluation.judgement import Judging, judge  # noqa: PLC0415
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
@@ -98,7 +95,7 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with progress_bars(console, *columns) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
-    verdicts = [gate_facts(judgement.decide(gate)) for gate in gates]
+    verdicts = [as_json(judgement.decide(gate)) for gate in gates]
     # NAME/VERSION, wherever the bundles are here
     bundle_names = dict(zip(map(str, locations), judgement.rankers, strict=False))
     arguments = [bundle_names.get(argument, argument) for argument in options.arguments]
@@ -131,52 +128,23 @@ def _what_is_left(options: argparse.Namespace) -> str:
 
 def _show(facts: dict[str, Any], console: Console) -> None:
     from listwright.training.evaluation.protocol import HEADLINE  # noqa: PLC0415
-    from listwright.training.reporting.judged_page import (  # noqa: PLC0415
-        further_metrics,
-        gain_sentence,
-        gate_sentences,
-    )
+    from listwright.training.reporting import judged_page  # noqa: PLC0415
+    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
+    from listwright.training.reporting.report import TABLE_METRICS, show_means  # noqa: PLC0415
 
+    rankers = {name: name for name in facts["rankers"]}
     title = f"Lists: {facts['lists']:,}, candidates: {facts['rows']:,}"
-    _show_means(facts, ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10"), title, console)
-    if further := further_metrics(facts):
-        _show_means(facts, further, "Goals and probabilities", console)
-    if facts["segments"]:
-        for metric in (HEADLINE, *facts["further_segments"]):
-            _show_segments(facts, metric, console)
+    show_means(facts["metrics"], rankers, TABLE_METRICS, title, console)
+    if further := judged_page.further_metrics(facts):
+        show_means(facts["metrics"], rankers, further, "Goals and probabilities", console)
+    for metric in (HEADLINE, *facts["further_segments"]) if facts["segments"] else ():
+        title, head = f"{metric_name(metric)} by segment", judged_page.segment_head(facts, metric)
+        print_table(console, title, head, judged_page.segment_rows(facts, metric), texts=2)
     notes = (f"Note: {note}" for note in (*facts["scope"], *facts["notes"]))
-    for line in (gain_sentence(facts), *gate_sentences(facts), *notes):
+    for line in (judged_page.gain_sentence(facts), *judged_page.gate_sentences(facts), *notes):
         if line:
             console.print(line, markup=False, soft_wrap=True)
     console.print(f"Protocol: {facts['protocol']}", markup=False, soft_wrap=True)
-
-
-def _show_means(facts: dict[str, Any], metrics: Sequence[str], title: str, console: Console) -> None:
-    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=title)
-    table.add_column("ranker")
-    for name in metrics:
-        table.add_column(Text(metric_name(name)), justify="right", no_wrap=True)
-    cells = {(metric["ranker"], metric["name"]): metric for metric in facts["metrics"]}
-    for ranker in facts["rankers"]:
-        row = [cells.get((ranker, name)) for name in metrics]
-        half = [f"{of['mean']:.4f}\n\N{PLUS-MINUS SIGN}{(of['high'] - of['low']) / 2:.3f}" if of else "" for of in row]
-        if any(half):
-            table.add_row(Text(ranker), *half)
-    console.print(table)
-
-
-def _show_segments(facts: dict[str, Any], metric: str, console: Console) -> None:
-    from listwright.training.reporting.fit_figures import metric_name  # noqa: PLC0415
-    from listwright.training.reporting.judged_page import segment_head, segment_rows  # noqa: PLC0415
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=Text(f"{metric_name(metric)} by segment"))
-    for n, name in enumerate(segment_head(facts, metric)):
-        table.add_column(Text(name), justify="left" if n < 2 else "right")
-    for row in segment_rows(facts, metric):
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -215,9 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label; give --doc")
     parser.add_argument(
-        "--doc",
-        metavar="COL",
-        help="column with the candidate's id in TREC files (default: its number in the list)",
+        "--doc", metavar="COL", help="column with the candidate's id in TREC files (default: its number in the list)"
     )
     parser.add_argument("--trec", type=Path, metavar="FOLDER", help="write labels and runs as TREC files")
     parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")

@@ -7,13 +7,16 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from listwright.ranking.errors import ListwrightError, RecipeError, plain_text
 
@@ -77,6 +80,19 @@ def check_folder(option: str, path: Path | None) -> None:
         raise RecipeError(f"{option} {path}: is a folder; choose another name")
 
 
+def print_table(
+    console: Console, title: str, head: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1
+) -> None:
+    """Print a table: so many columns of texts, then columns of numbers, which are never wrapped."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title=Text(title))
+    for place, name in enumerate(head):
+        is_text = place < texts
+        table.add_column(Text(name), justify="left" if is_text else "right", no_wrap=not is_text)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
 def split_names(text: str) -> tuple[str, ...]:
     """Return the names in the text of a list option; ``action="extend"`` adds them to those of the same option before.
 
@@ -107,13 +123,18 @@ def _split_weights(text: str) -> dict[str, float]:
     weights = {}
     for pair in split_names(text):
         name, _, number = pair.rpartition("=")
-        try:
-            weights[name] = float(number)
-        except ValueError:
-            weights[name] = -1.0
+        weights[name] = as_number(number)
         if not (name and 0.0 <= weights[name] < math.inf):
             raise argparse.ArgumentTypeError(f"{pair!r}: expected a goal, = and a number from 0, such as margin=0.3")
     return weights
+
+
+def as_number(text: str) -> float:
+    """Return the number of a text; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def in_list(name: str) -> str:

@@ -124,14 +124,14 @@ def _hashes(entry: Path, qids: list[str], schema: FeatureSchema, beside: Extras)
     return hashes | {"schema": schema.fingerprint}
 
 
-def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> tuple[Stored, Extras]:
+def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> Stored:
     """Return a source as a folder of shards, written if missing; an interrupted writing goes on after its last shard.
 
     Args:
         digest: Hash of everything that the result depends on.
         source: Name of the source, recorded in the cache.
         write: Function that streams the source from :attr:`ShardWriter.place` on, and returns the results besides the
-            rows.
+            rows: ``beside`` of the facts.
 
     Raises:
         DataError: if there is no room; what is written stays for the next run.
@@ -145,7 +145,7 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> 
         with FileLock(cache_folder() / f".{name}.lock"):
             if entry.exists():
                 try:
-                    return _opened(entry)
+                    return open_shards(entry)
                 except DataError as error:
                     _log.warning("%s: reading the source again", error)
                     shutil.rmtree(entry)
@@ -155,12 +155,7 @@ def stored(digest: str, source: str, write: Callable[[ShardWriter], Extras]) -> 
                 beside = write(writer)
                 writer.finish({"source": source, "beside": beside})
             partial.rename(entry)
-    return _opened(entry, check=False)
-
-
-def _opened(entry: Path, *, check: bool = True) -> tuple[Stored, Extras]:
-    shards = open_shards(entry, check=check)
-    return shards, shards.facts["beside"]
+    return open_shards(entry, check=False)
 
 
 @functools.cache

@@ -143,12 +143,7 @@ def numbers_in(column: pl.Series, *, booleans: bool = False) -> Numbers:
 
 
 def written_numbers(column: pl.Series, numbers: Numbers) -> Int[np.ndarray, " bad"]:
-    """Return the rows of a text column with a number as people write it, ``1,234.50 €``, which is not parsed as one.
-
-    Args:
-        column: Text column.
-        numbers: Its numbers.
-    """
+    """Return the rows of a text column with a number as people write it, ``1,234.50 €``, which is not parsed as one."""
     names = names_in(column.gather(numbers.wrong))
     written = names.unique()
     rows: Int[np.ndarray, " bad"] = numbers.wrong[

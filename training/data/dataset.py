@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -168,13 +168,7 @@ def categories_in(data: Dataset) -> Int[np.ndarray, "2 J"]:
 def dataset_of(shards: Stored, schema: FeatureSchema) -> Dataset:
     """Return the dataset of a folder of shards."""
     return Dataset(
-        shards.features,
-        shards.labels,
-        shards.offsets,
-        shards.qids,
-        schema,
-        weights=shards.weights,
-        goals=shards.goals,
+        shards.features, shards.labels, shards.offsets, shards.qids, schema, weights=shards.weights, goals=shards.goals
     )
 
 
@@ -267,16 +261,22 @@ class Splits:
     dropped: tuple[tuple[int, str], ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def parts(self) -> dict[str, Dataset]:
+        """The three splits, by the names of their queries in texts."""
+        return {"training": self.train, "validation": self.valid, "test": self.test}
+
+    def map(self, change: Callable[[Dataset], Dataset]) -> Splits:
+        """Return the three splits, each changed by a function."""
+        return replace(self, train=change(self.train), valid=change(self.valid), test=change(self.test))
+
     def with_schema(self, schema: FeatureSchema, *, in_place: bool = False) -> Splits:
         """Return the same splits encoded with another schema's categories, see :meth:`Dataset.with_schema`."""
-        parts = (self.train, self.valid, self.test)
-        train, valid, test = (part.with_schema(schema, in_place=in_place) for part in parts)
-        return replace(self, train=train, valid=valid, test=test)
+        return self.map(lambda part: part.with_schema(schema, in_place=in_place))
 
     def with_gains(self, gains: tuple[float, ...] | None) -> Splits:
         """Return the same splits with other gains, see :meth:`Dataset.with_gains`."""
-        parts = (("training labels", self.train), ("validation labels", self.valid), ("test labels", self.test))
-        train, valid, test = (part.with_gains(gains, name) for name, part in parts)
+        train, valid, test = (part.with_gains(gains, f"{name} labels") for name, part in self.parts.items())
         return replace(self, train=train, valid=valid, test=test)
 
     def with_normalised_weights(self) -> Splits:
@@ -289,37 +289,25 @@ class Splits:
         """
         if self.train.weights is None:
             return self
-        parts = {"training": self.train, "validation": self.valid, "test": self.test}
-        for name, part in parts.items():
-            assert part.weights is not None
-            if not part.weights.any():
+        for name, part in self.parts.items():
+            if not np.any(part.weights):
                 raise DataError(self.how, f"all weights of the {name} queries are 0: none of them counts; raise some")
         largest = self.train.weights.max()  # first of all: sums of huge weights overflow, and tiny ones vanish
         with np.errstate(over="ignore", under="ignore"):  # reported below
-            train, valid, test = (replace(part, weights=part.weights / largest) for part in parts.values())
-        weights = train.query_weights
-        assert weights is not None
-        mean = weights.mean()
-        with np.errstate(over="ignore", under="ignore"):
-            train, valid, test = (replace(part, weights=part.weights / mean) for part in (train, valid, test))
-        for name, part in (("training", train), ("validation", valid), ("test", test)):
-            assert part.weights is not None
-            if not part.weights.any():
-                raise DataError(
-                    self.how, f"the weights of the {name} queries vanish beside those of the training queries"
-                )
-            if not np.isfinite(part.weights).all() or part.weights.max() > MOST_WEIGHT:
-                raise DataError(
-                    self.how,
-                    f"the largest weight of the {name} queries is more than {MOST_WEIGHT:g} times the mean of the "
-                    "training queries: lower it",
-                )
-        train, valid, test = (
-            part if np.any(part.weights != 1.0) else replace(part, weights=None) for part in (train, valid, test)
-        )
-        return replace(self, train=train, valid=valid, test=test)
+            splits = self.map(lambda part: replace(part, weights=part.weights / largest))
+            mean = splits.train.query_weights.mean()  # type: ignore[union-attr]
+            splits = splits.map(lambda part: replace(part, weights=part.weights / mean))
+        for name, part in splits.parts.items():
+            weights = part.weights
+            assert weights is not None
+            if not weights.any():
+                fault = f"the weights of the {name} queries vanish beside those of the training queries"
+                raise DataError(self.how, fault)
+            if not weights.max() <= MOST_WEIGHT:  # or NaN
+                fault = f"the largest weight of the {name} queries is more than {MOST_WEIGHT:g} times the mean of the"
+                raise DataError(self.how, f"{fault} training queries: lower it")
+        return splits.map(lambda part: part if np.any(part.weights != 1.0) else replace(part, weights=None))
 
     def described_by(self, schema: FeatureSchema) -> Splits:
         """Return the same splits under a schema of the same columns and categories with other descriptions."""
-        train, valid, test = (replace(part, schema=schema) for part in (self.train, self.valid, self.test))
-        return replace(self, train=train, valid=valid, test=test)
+        return self.map(lambda part: replace(part, schema=schema))

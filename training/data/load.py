@@ -115,11 +115,6 @@ def announce(recipe: Recipe, splits: Splits, progress: Progress) -> tuple[str, .
     return notes
 
 
-def data_facts(splits: Splits, notes: Sequence[str]) -> list[str]:
-    """Return the split and the notes as facts of a suite's page."""
-    return [f"The first fold: {splits.how}.", *(f"Pointed out: {note}." for note in notes)]
-
-
 def doubtful(splits: Splits) -> list[str]:
     """Return notes on what to check: dropped columns, leaks, ids, text, a test split that measures nothing."""
     train, test, remedies = splits.train, splits.test, splits.remedies
@@ -134,7 +129,7 @@ def doubtful(splits: Splits) -> list[str]:
         for name, values in many.items()
         if (name,) not in explained
     ]
-    for name, part in (("training", train), ("validation", splits.valid), ("test", test)):
+    for name, part in splits.parts.items():
         unknown = mostly_unknown(categories_in(part), part.schema)
         doubts += [f"in the {name} queries, {note}" for column, note in unknown.items() if column not in many]
     if not split.informative(test):
@@ -143,21 +138,6 @@ def doubtful(splits: Splits) -> list[str]:
             "a convention gives such queries, and measure no ranker"
         )
     return doubts
-
-
-def measurable(splits: Splits) -> Splits:
-    """Return the splits unchanged, after a check that rankers can be told apart on the test queries.
-
-    Raises:
-        DataError: if no test query has two candidates with different labels: every mean would be a convention's.
-    """
-    if not split.informative(splits.test):
-        raise DataError(
-            splits.how,
-            f"no test query ({len(splits.test)} queries) has two candidates with different labels: rankers cannot be "
-            "compared on it; take other --folds, or split otherwise",
-        )
-    return splits
 
 
 def _shortened(names: list[str], limit: int = 8) -> str:
@@ -185,9 +165,8 @@ def without_constant(splits: Splits, needed: Collection[str] = ()) -> Splits:
         fault = f"each feature ({_listed(names)}) has one value, or none, in all {splits.train.rows} training rows"
         raise DataError(splits.how, f"{fault}: nothing tells candidates apart; give columns that vary")
     varying = np.delete(np.arange(len(names)), columns)
-    train, valid, test = (part.narrowed(varying) for part in (splits.train, splits.valid, splits.test))
     dropped = tuple((column, names[column]) for column in columns)
-    return replace(splits, train=train, valid=valid, test=test, dropped=dropped)
+    return replace(splits.map(lambda part: part.narrowed(varying)), dropped=dropped)
 
 
 def dropped_note(splits: Splits) -> str | None:

@@ -21,7 +21,7 @@ from listwright.training.data.dataset import Dataset, Rounding
 from listwright.training.data.leaks import rounding_of
 from listwright.training.data.letor.text import letor_schema
 from listwright.training.data.sources import is_index
-from listwright.training.data.tables.columns import encoded, features_of, grouped, row_weights, whole_labels
+from listwright.training.data.tables.columns import amounts, encoded, feature_of, grouped, whole_labels
 from listwright.training.data.tables.frames import index_note, listed
 
 Values = Any
@@ -57,11 +57,16 @@ def read_judged(
     if absent:
         raise DataError("categorical", f"no column {absent[0]!r} in X; it has {listed(frame.columns)}")
     labels, ids = _column("y", y), _ids(qid)
-    _check_lengths(frame, y=labels, qid=ids)
+    _check_length("y", labels, frame.height)
+    _check_length("qid", ids, frame.height)
     whole = whole_labels(labels, _fault)
     order, offsets, qids = grouped(ids, _fault)
-    features, schema = features_of(frame, frozenset(categorical), _fault_in_x, leave_out="leave it out of X")
-    return Dataset(features[order], whole[order], offsets, qids, schema, weights=_weights(sample_weight, order))
+    features, schema, names = np.empty(frame.shape, dtype=np.float32), list[Feature](), frozenset(categorical)
+    for d, column in enumerate(frame.iter_columns()):
+        features[:, d], feature = feature_of(column, names, _fault_in_x, leave_out="leave it out of X")
+        schema.append(feature)
+    weights = _weights(sample_weight, order)
+    return Dataset(features[order], whole[order], offsets, qids, FeatureSchema(features=tuple(schema)), weights=weights)
 
 
 def notes_of(X: Values, qid: Values, schema: FeatureSchema) -> tuple[str, ...]:
@@ -109,9 +114,10 @@ def read_unjudged(
         raise SchemaMismatchError(
             f"X {faults}: give the columns that were fitted", expected=schema.names, sent=tuple(frame.columns)
         )
-    frame = frame.with_columns(_filled(feature) for feature in absent)
+    kinds = {"categorical": pl.String, "numeric": pl.Float64}
+    frame = frame.with_columns(pl.lit(f.default, dtype=kinds[f.kind]).alias(f.name) for f in absent)
     ids = _ids(qid)
-    _check_lengths(frame, qid=ids)
+    _check_length("qid", ids, frame.height)
     order, offsets, qids = grouped(ids, _fault)
     frame = frame.select(schema.names)
     for column, feature in zip(frame.iter_columns(), schema.features, strict=True):
@@ -131,12 +137,6 @@ def rounding(X: Values, schema: FeatureSchema, names: tuple[str, ...] | None = N
     return tuple(loss for column in numbers if (loss := rounding_of(numbers_in(column).values)) is not None)
 
 
-def _filled(feature: Feature) -> pl.Expr:
-    """Return a column with the default of a feature that is missing."""
-    kind = pl.String if feature.kind == "categorical" else pl.Float64
-    return pl.lit(feature.default, dtype=kind).alias(feature.name)
-
-
 def with_labels(data: Dataset, order: Int[np.ndarray, " R"], y: Values, sample_weight: Values = None) -> Dataset:
     """Return the result of :func:`read_unjudged` with labels and weights."""
     column = _column("y", y)
@@ -150,7 +150,7 @@ def _weights(values: Values, order: Int[np.ndarray, " R"]) -> Float[np.ndarray, 
         return None
     column = _column("sample_weight", values)
     _check_length("sample_weight", column, len(order))
-    weights = row_weights(column, _fault)
+    weights = amounts(column, _fault)
     if not weights.any():
         raise DataError("sample_weight", "all weights are 0: no query counts; raise some")
     ordered: Float[np.ndarray, " R"] = weights[order]
@@ -296,11 +296,6 @@ def _missing(value: object) -> bool:
     if isinstance(value, Decimal):
         return value.is_nan()
     return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _check_lengths(frame: pl.DataFrame, **columns: pl.Series) -> None:
-    for name, column in columns.items():
-        _check_length(name, column, frame.height)
 
 
 def _check_length(name: str, column: pl.Series, rows: int) -> None:

@@ -159,11 +159,11 @@ def checked(train: Dataset, valid: Dataset, test: Dataset, how: str, *, in_place
         DataError: if a split is empty, a query stands in two of them, training or validation has no query with two
             different labels, or one of the three none with two different values of a goal.
     """
-    parts = {"training": train, "validation": valid, "test": test}
+    parts = Splits(train, valid, test, how).parts
     for name, part in parts.items():
         if len(part) == 0:
             raise DataError(how, f"the {name} split has no queries")
-    for name, other in (("training", "validation"), ("training", "test"), ("validation", "test")):
+    for name, other in combinations(parts, 2):
         shared = sorted(set(parts[name].qids) & set(parts[other].qids))
         if shared:
             raise DataError(how, f"query {shared[0]!r} and {len(shared) - 1} more stand in both {name} and {other}")

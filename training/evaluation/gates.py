@@ -16,7 +16,7 @@ from jaxtyping import Int
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.manifest import Metric
 from listwright.training.evaluation.intervals import ALPHA, FEWEST, bound_mean, lists_needed
-from listwright.training.evaluation.protocol import HEADLINE, METRICS, Evaluation, weighted_mean
+from listwright.training.evaluation.protocol import HEADLINE, METRICS, Estimate, Evaluation, weighted_mean
 from listwright.training.evaluation.reliability import RELIABILITY, StatedProbabilities
 
 MOST_SEGMENTS = 50
@@ -24,6 +24,10 @@ MOST_SEGMENTS = 50
 
 OTHERS = "(others)"
 """Name of the segment of all other values."""
+
+
+Verdict = Literal["holds", "broken", "undecided"]
+"""Whether a gate holds, is broken, or can be neither said."""
 
 
 class Segment(NamedTuple):
@@ -41,7 +45,7 @@ class Segment(NamedTuple):
     value: str
     lists: int
     means: tuple[float, ...]
-    estimate: tuple[float, float, float]
+    estimate: Estimate
 
 
 class Gate(NamedTuple):
@@ -56,20 +60,19 @@ class Gate(NamedTuple):
     metric: str
     bound: float
 
-    def side(self, estimate: tuple[float, float, float]) -> Literal["kept", "missed"] | None:
-        """Return the side of the bound on which an interval lies; None where the bound is inside."""
-        _, low, high = estimate
-        worst, best, bound = low, high, self.bound
+    def verdict(self, estimate: Estimate) -> Verdict:
+        """Return whether an interval lies on the better side of the bound."""
+        worst, best, bound = estimate.low, estimate.high, self.bound
         if self.metric in RELIABILITY:
-            worst, best, bound = -high, -low, -bound
-        return "missed" if best < bound else "kept" if worst >= bound else None
+            worst, best, bound = -best, -worst, -bound
+        return "broken" if best < bound else "holds" if worst >= bound else "undecided"
 
 
 class GateVerdict(NamedTuple):
     """Result of a gate.
 
     Args:
-        verdict: Whether it holds, is broken, or can be neither said.
+        verdict: Verdict by all lists and by the segments.
         estimate: Gain, or mean of the only ranker, with its 95 % interval.
         lists: Number of lists that count.
         lists_needed: Number of lists like these that decide it with probability 80 %; None where it is decided, no
@@ -77,8 +80,8 @@ class GateVerdict(NamedTuple):
         segments: Segments that break it.
     """
 
-    verdict: Literal["holds", "broken", "undecided"]
-    estimate: tuple[float, float, float]
+    verdict: Verdict
+    estimate: Estimate
     lists: int
     lists_needed: int | None
     segments: tuple[Segment, ...]
@@ -102,16 +105,16 @@ def parse_gate(text: str, goals: Sequence[str] = ()) -> Gate:
     parsed = re.fullmatch(r"\s*(.+?)\s*([<>]=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", text)
     if parsed is None:
         raise ValueError(f"{text!r}: expected a metric, >= or <= and a number, such as 'ndcg@10 >= -0.002'")
-    metric, relation = parsed[1], parsed[2]
+    metric, relation, bound = parsed[1], parsed[2], float(parsed[3])
     if metric not in (known := (*METRICS, *RELIABILITY, *map(goal_metric, goals))):
         remedy = "" if "[" not in metric else "; name the column with --goal"
         raise ValueError(f"{text!r}: there is no metric {metric!r}; expected {', '.join(known)}{remedy}")
-    if relation != (expected := "<=" if metric in RELIABILITY else ">="):
-        better = "lower" if metric in RELIABILITY else "higher"
+    better, expected = ("lower", "<=") if metric in RELIABILITY else ("higher", ">=")
+    if relation != expected:
         raise ValueError(f"{text!r}: {better} is better: give {metric} {expected} {parsed[3]}")
-    if not math.isfinite(float(parsed[3])):
+    if not math.isfinite(bound):
         raise ValueError(f"{text!r}: expected a finite number")
-    return Gate(metric, float(parsed[3]))
+    return Gate(metric, bound)
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class Judgement:
         names = tuple(name for name in first if all(name in values for values in others))
         return (*names, "ece") if "log_loss" in names else names
 
-    def estimate(self, metric: str) -> tuple[float, float, float]:
+    def estimate(self, metric: str) -> Estimate:
         """Return the gain of the second ranker over the first, or the mean of the only one, with its 95 % interval."""
         return _sample(self.evaluation, metric, self.rankers).estimate(ALPHA)
 
@@ -190,12 +193,8 @@ class Judgement:
                 raise RecipeError(f"--gate {gate.metric}: {name} states no probabilities: leave the gate out")
         sample = _sample(self.evaluation, gate.metric, self.rankers)
         estimate = sample.estimate(ALPHA)
-        broken = tuple(part for part in self.segments(gate.metric) if gate.side(part.estimate) == "missed")
-        verdict: Literal["holds", "broken", "undecided"] = "undecided"
-        if broken or gate.side(estimate) == "missed":
-            verdict = "broken"
-        elif gate.side(estimate) == "kept":
-            verdict = "holds"
+        broken = tuple(part for part in self.segments(gate.metric) if gate.verdict(part.estimate) == "broken")
+        verdict = "broken" if broken else gate.verdict(estimate)
         needed = sample.lists_needed(gate.bound) if verdict == "undecided" else math.inf
         return GateVerdict(verdict, estimate, sample.lists, None if math.isinf(needed) else math.ceil(needed), broken)
 
@@ -211,10 +210,10 @@ class _Sample:
         most = max(1.0, *(float(np.nanmax(evaluation.values[name][metric], initial=0.0)) for name in rankers))
         self._limits = (0.0 if over is None else -most), most
 
-    def estimate(self, alpha: float) -> tuple[float, float, float]:
+    def estimate(self, alpha: float) -> Estimate:
         """Return the mean with its interval; 0 where no list counts."""
         interval = bound_mean(self._values, self._weights, alpha=alpha, limits=self._limits)
-        return weighted_mean(self._values, self._weights), *interval
+        return Estimate(weighted_mean(self._values, self._weights), *interval)
 
     def lists_needed(self, least: float) -> float:
         """Return how many lists like these decide on which side of a bound the mean is."""
@@ -230,13 +229,13 @@ class _ErrorSample:
     def __init__(self, stated: Sequence[StatedProbabilities]) -> None:
         self._stated, self.lists = stated, int(np.count_nonzero(stated[0].weights))
 
-    def estimate(self, alpha: float) -> tuple[float, float, float]:
+    def estimate(self, alpha: float) -> Estimate:
         """Return the error with its interval; of a difference, from an interval of each."""
         own, *others = reversed(self._stated)
         if not others:
-            return own.ece, *own.error_interval(alpha)
+            return Estimate(own.ece, *own.error_interval(alpha))
         (low, high), (first_low, first_high) = (of.error_interval(alpha / 2.0) for of in (own, *others))
-        return own.ece - others[0].ece, low - first_high, high - first_low
+        return Estimate(own.ece - others[0].ece, low - first_high, high - first_low)
 
     def lists_needed(self, _bound: float) -> float:
         """Return infinity: nothing is known."""
@@ -253,7 +252,7 @@ def facts_of(judgement: Judgement) -> dict[str, Any]:
     """Return everything that was measured as JSON values."""
     evaluation = judgement.evaluation
     paired = len(judgement.rankers) > 1
-    gains = {metric: _estimate_facts(judgement.estimate(metric)) for metric in judgement.metrics if paired}
+    gains = {metric: judgement.estimate(metric)._asdict() for metric in judgement.metrics if paired}
     further = [name for name in judgement.metrics if name not in METRICS]
     errors = [
         Metric(ranker=name, name="ece", mean=of.ece, low=low, high=high, n=len(of.lengths))
@@ -274,21 +273,14 @@ def facts_of(judgement: Judgement) -> dict[str, Any]:
         "metrics": [metric.model_dump() for metric in (*evaluation.metrics(), *errors)],
         **({"reliability": {name: of.facts() for name, of in evaluation.stated.items()}} if evaluation.stated else {}),
         **({"gains": gains} if gains else {}),
-        "segments": [_segment_facts(segment) for segment in judgement.segments(HEADLINE)],
-        "further_segments": {name: [_segment_facts(part) for part in judgement.segments(name)] for name in further},
+        "segments": as_json(judgement.segments(HEADLINE)),
+        "further_segments": {name: as_json(judgement.segments(name)) for name in further},
         "notes": list(judgement.notes),
     }
 
 
-def gate_facts(verdict: GateVerdict) -> dict[str, Any]:
-    """Return the verdict of a gate as JSON values."""
-    segments = [_segment_facts(segment) for segment in verdict.segments]
-    return {**verdict._asdict(), "estimate": _estimate_facts(verdict.estimate), "segments": segments}
-
-
-def _segment_facts(segment: Segment) -> dict[str, Any]:
-    return {**segment._asdict(), "estimate": _estimate_facts(segment.estimate)}
-
-
-def _estimate_facts(estimate: tuple[float, float, float]) -> dict[str, float]:
-    return dict(zip(("mean", "low", "high"), estimate, strict=True))
+def as_json(value: Any) -> Any:
+    """Return a verdict, a segment, an estimate or several of them as JSON values."""
+    if hasattr(value, "_asdict"):
+        return {name: as_json(part) for name, part in value._asdict().items()}
+    return [as_json(part) for part in value] if isinstance(value, list | tuple) else value

@@ -33,7 +33,7 @@ from listwright.training.cluster import side_by_side
 from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.cells import names_in
 from listwright.training.data.sources import check_kind
-from listwright.training.data.tables.columns import goal_values, row_weights, whole_labels
+from listwright.training.data.tables.columns import amounts, whole_labels
 from listwright.training.data.tables.frames import Table, listed
 from listwright.training.data.tables.judged import read_judged_metadata
 from listwright.training.evaluation.gates import Judgement, goal_metric
@@ -150,6 +150,8 @@ def _check_goals(options: Judging, manifests: Sequence[Manifest]) -> None:
         raise RecipeError("--weights: the bundle has one goal: leave them out, or fit one with --goal")
     if options.goals and options.run is not None:
         raise RecipeError("--goal and --run: documents that only a run has are without values; leave one of them out")
+    if options.label in options.goals:
+        raise RecipeError(f"--goal {options.label}: the NDCG by the label is measured in any case; leave it out")
 
 
 def _names(manifests: Sequence[Manifest]) -> list[str]:
@@ -243,7 +245,7 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
             for part in parts(_checked(rows, work), qid):
                 path = folder / f"{part.number:07}.arrow"
                 part.rows.write_ipc(path, compression="uncompressed")
-                running.append(workers.submit(judge_part, str(path), part.number, work))
+                running.append(workers.submit(_judge_part, str(path), part.number, work))
                 if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
                     take()
             while running:
@@ -269,9 +271,9 @@ def _checked(rows: Iterator[FileRows], work: _Work) -> Iterator[FileRows]:
                 expected = f"the bundle has gains for labels up to {len(gains) - 1}; found {int(labels.max())}"
                 raise fault(batch.rows[str(options.label)], expected, int(labels.argmax()))
         if options.weight is not None:
-            row_weights(batch.rows[options.weight], fault)
+            amounts(batch.rows[options.weight], fault)
         for goal in options.goals:
-            goal_values(batch.rows[goal], fault)
+            amounts(batch.rows[goal], fault, "the value of a goal")
         yield batch
 
 
@@ -302,14 +304,8 @@ def _check_names(table: Table, work: _Work, schema: FeatureSchema, progress: Pro
         progress.remark(f"the data lack {lacks}: defaults or missing values stand there for {work.name}")
 
 
-def judge_part(path: str, number: int, work: _Work) -> _Part:
-    """Rank and measure the lists of a part; write them as TREC files beside it where that is asked for.
-
-    Args:
-        path: File with the part's rows, which is deleted.
-        number: Number of the part, which seeds the order of candidates.
-        work: Bundle and options.
-    """
+def _judge_part(path: str, number: int, work: _Work) -> _Part:
+    """Rank and measure the lists of a file, which is deleted; where asked for, write TREC files beside it."""
     options, protocol = work.options, work.protocol
     served, rows = load_bundle(str(work.bundle)), pl.read_ipc(path)
     Path(path).unlink()
@@ -331,7 +327,7 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     top = float(gains_of(np.concatenate([labels, *others]), protocol.gains).max(initial=work.highest))
     fault, weights = Table(options.data, rows).fault, None
     if options.weight is not None:
-        weights = np.add.reduceat(row_weights(rows[options.weight], fault), offsets[:-1]) / np.diff(offsets)
+        weights = np.add.reduceat(amounts(rows[options.weight], fault), offsets[:-1]) / np.diff(offsets)
     # row order may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all
     of_rows = np.repeat(np.arange(len(qids)), np.diff(offsets))
     order = np.lexsort((np.random.default_rng(number).random(rows.height), of_rows))
@@ -347,8 +343,7 @@ def judge_part(path: str, number: int, work: _Work) -> _Part:
     of_ideal = np.isfinite(ranked.scores[work.name])[shared] if protocol.ideal == "truncated" else None
     measure = partial(measure_retrieved, METRICS, gains=protocol.gains, highest=top)
     goals = {
-        goal_metric(goal): goal_lists(goal_values(rows[goal], fault)[order], offsets, of_ideal)
-        for goal in options.goals
+        goal_metric(goal): goal_lists(amounts(rows[goal], fault)[order], offsets, of_ideal) for goal in options.goals
     }
     values = {
         ranker: measure(Retrieved(own[shared], labels[order][shared], bounds, others), of_ideal=of_ideal)
@@ -429,11 +424,7 @@ def _labels_in(qrels: TrecLines, qid: str) -> dict[str, int]:
 
 
 def _judged_lists(
-    lists: PartLists,
-    docs: Sequence[str],
-    qrels: TrecLines | None,
-    shared_with: TrecLines | None,
-    counts: Counter[str],
+    lists: PartLists, docs: Sequence[str], qrels: TrecLines | None, shared_with: TrecLines | None, counts: Counter[str]
 ) -> list[bool]:
     """Return which lists have labels and candidates to measure; count the others."""
     if qrels is None and shared_with is None:

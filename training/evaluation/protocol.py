@@ -53,6 +53,14 @@ class RankedRows(NamedTuple):
         return sort_keys(self.scores[ranker][scored], scored, self.first_scores)
 
 
+class Estimate(NamedTuple):
+    """A mean over queries, and the ends of its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """Per-query values of every metric for every ranker.
@@ -105,14 +113,15 @@ class Evaluation:
         """Return the weighted mean of a ranker over the queries that the protocol counts; 0 if it counts none."""
         return weighted_mean(*self.select_counted(metric, ranker))
 
-    def gain(self, metric: str, ranker: str, over: str) -> tuple[float, float, float]:
+    def gain(self, metric: str, ranker: str, over: str) -> Estimate:
         """Return the mean paired difference of two rankers, with its 95 % interval over queries; 0 without queries."""
         return self.gains((metric,), ranker, over)[0]
 
-    def gains(self, metrics: Iterable[str], ranker: str, over: str) -> list[tuple[float, float, float]]:
+    def gains(self, metrics: Iterable[str], ranker: str, over: str) -> list[Estimate]:
         """Return the :meth:`gain` in each metric."""
         samples = [self.select_counted(metric, ranker, over) for metric in metrics]
-        return [(weighted_mean(*of), *ends) for of, ends in zip(samples, bootstrap_intervals(samples), strict=True)]
+        ends = bootstrap_intervals(samples)
+        return [Estimate(weighted_mean(*of), low, high) for of, (low, high) in zip(samples, ends, strict=True)]
 
     def select_counted(
         self, metric: str, ranker: str, over: str | None = None
@@ -204,9 +213,7 @@ def rank_rows(reranker: Reranker, data: Dataset, rankers: Iterable[str], task: T
     return RankedRows(order, first_scores, scores)
 
 
-def shuffled_lists(
-    data: Dataset,
-) -> Iterator[tuple[Int[np.ndarray, " L"], CandidateList, Int[np.ndarray, " L"]]]:
+def shuffled_lists(data: Dataset) -> Iterator[tuple[Int[np.ndarray, " L"], CandidateList, Int[np.ndarray, " L"]]]:
     """Yield each query in a random order, the same in every run: the order, candidates and labels.
 
     The order of rows may know the labels, and at a stage's cutoff it chooses among candidates that are equal in all.

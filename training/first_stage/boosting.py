@@ -310,7 +310,7 @@ def bounds_of(train: Dataset, monotone: Directions) -> dict[str, Any]:
         for kind in kinds
         for group in within
     }
-    directions = monotone_constraints(monotone, train.schema.names, derived)
+    directions = _monotone_constraints(monotone, train.schema.names, derived)
     bound: dict[str, Any] = {"monotone_constraints": directions} if any(directions) else {}
     return bound if train.gains is None else bound | {"label_gain": list(train.gains)}
 
@@ -366,11 +366,9 @@ class RowSequence(lightgbm.Sequence):
 
 
 def _binned_from(data: Dataset) -> Float[np.ndarray, "R D"] | RowSequence:
-    """Return the matrix that LightGBM bins.
-
-    Up to :data:`MOST_SAMPLED` rows, a matrix and a sequence of rows give the same bins. Beyond, LightGBM samples the
-    two differently: there it is always given a sequence, so that a fit does not depend on where the rows are.
-    """
+    """Return the matrix that LightGBM bins."""
+    # up to MOST_SAMPLED rows, a matrix and a sequence of rows give the same bins; beyond, LightGBM samples the two
+    # differently: there it is always given a sequence, so that a fit does not depend on where the rows are
     if isinstance(data.features, np.ndarray) and data.rows <= MOST_SAMPLED:
         return lightgbm_input(data.features, data.schema)
     return RowSequence(data.features, data.schema)
@@ -414,16 +412,9 @@ def check_monotone(monotone: Directions, schema: FeatureSchema) -> None:
             )
 
 
-def monotone_constraints(
+def _monotone_constraints(
     monotone: Directions, columns: Sequence[str], derived_from: Mapping[str, str] | None = None
 ) -> list[int]:
-    """Return the direction of every column of a feature matrix; 0 where it is free.
-
-    Args:
-        monotone: Directions by name of a feature; a feature without a column (it was constant) binds nothing.
-        columns: Names of the columns.
-        derived_from: Feature that a column is made from, where it rises with that feature; such a column is bound as
-            its feature is.
-    """
+    """Return the direction of every column, its own or that of the feature it rises with; 0 where it is free."""
     direction, sources = dict(monotone), derived_from or {}
     return [direction.get(column, direction.get(sources.get(column, column), 0)) for column in columns]

@@ -140,9 +140,7 @@ def with_model_categories(model: str, schema: FeatureSchema) -> FeatureSchema:
 
 
 def _infos(model: str) -> list[str]:
-    """Return what a LightGBM text model records of each feature's training values: ``[lowest:highest]`` of numbers,
-    ``0:2:1`` of codes, ``none`` of a single value.
-    """
+    """Return each feature's training values: ``[lowest:highest]``, ``0:2:1`` of codes, ``none`` of a single value."""
     begin = model.index("\nfeature_infos=") + len("\nfeature_infos=")
     return model[begin : model.index("\n", begin)].split()
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from listwright.ranking.plain_file import read_object
-from listwright.ranking.relative import KINDS, RelativeColumn, RelativeKind
+from listwright.ranking.relative import RelativeColumn, RelativeKind
 from listwright.ranking.stages import ColumnStage, FirstStageEntry, LightGbmStage, OnnxStage
 from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.dataset import Dataset, Splits
@@ -93,7 +93,7 @@ def fit(
     more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
     match spec:
         case LambdaMart():
-            return _lambdamart(spec, splits, kinds_of(spec), more)
+            return _lambdamart(spec, splits, more)
         case GivenModel(path=path, engine=engine):
             model = bring_your_own.read_model(Path(path), splits.train.schema)
             facts = {"kind": "model", "file": Path(path).name, "train_scores": "of the given model"}
@@ -116,22 +116,6 @@ def kinds_of(spec: LambdaMart) -> tuple[RelativeKind, ...]:
     return () if isinstance(spec.relative, str) else spec.relative
 
 
-def with_and_without(
-    spec: LambdaMart,
-    splits: Splits,
-    *,
-    seed: int,
-    state: Path,
-    progress: Progress = SILENT,
-    grower: Grower | None = None,
-    goes_on: NamedGoesOn | None = None,
-) -> tuple[FittedFirstStage, FittedFirstStage]:
-    """Fit LambdaMART twice: on the features alone, and with list-relative columns of every kind; see :func:`fit`."""
-    more = _Fit(seed, state, progress, grower or LocalGrower(), goes_on)
-    plain, with_columns = (_lambdamart(spec, splits, kinds, more) for kinds in ((), KINDS))
-    return plain, with_columns
-
-
 @dataclass(frozen=True, slots=True)
 class _Fit:
     """Arguments of :func:`fit` that all fits of a run share."""
@@ -143,9 +127,9 @@ class _Fit:
     goes_on: NamedGoesOn | None
 
 
-def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...], shared: _Fit) -> FittedFirstStage:
+def _lambdamart(spec: LambdaMart, splits: Splits, shared: _Fit) -> FittedFirstStage:
     """Tune and score out-of-fold, or read both results of an interrupted run."""
-    tuned, train_scores, columns = _tuned(spec, splits, kinds, shared)
+    tuned, train_scores, columns = _tuned(spec, splits, shared)
     facts: dict[str, object] = {
         "kind": "lambdamart",
         **_facts(tuned),
@@ -162,9 +146,10 @@ def _lambdamart(spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...
 
 
 def _tuned(
-    spec: LambdaMart, splits: Splits, kinds: tuple[RelativeKind, ...], shared: _Fit
+    spec: LambdaMart, splits: Splits, shared: _Fit
 ) -> tuple[lambdamart.TunedLambdaMart, Float[np.ndarray, " R"], tuple[RelativeColumn, ...]]:
     """Return the model, the out-of-fold scores of the training rows, and the list-relative columns that it uses."""
+    kinds = kinds_of(spec)
     which = "relative" if kinds else "plain"
     facts_file, model_file, scores_file = (
         shared.state / f"{which}_{name}" for name in ("tuned.json", "tuned.txt", "out_of_fold.npy")

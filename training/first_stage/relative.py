@@ -83,8 +83,7 @@ def widened(splits: Splits, columns: Sequence[RelativeColumn]) -> Splits:
         splits: Splits under the schema that the bundle will have.
         columns: Columns to add; with none, the splits are returned as they are.
     """
-    train, valid, test = (widened_part(part, columns) for part in (splits.train, splits.valid, splits.test))
-    return replace(splits, train=train, valid=valid, test=test)
+    return splits.map(lambda part: widened_part(part, columns))
 
 
 def widened_part(data: Dataset, columns: Sequence[RelativeColumn]) -> Dataset:

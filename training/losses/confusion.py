@@ -99,11 +99,9 @@ def _nearest(
     order: Int[np.ndarray, " B"],
     pairs: int,
 ) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
-    """Return pairs as flat row numbers: every candidate, and its nearest one in each list it is compared with.
-
-    The lists stand in a ring, in a random order where pairs are sampled, and each is compared with the next ones: every
-    pair is as likely as any other, and the partners lie side by side.
-    """
+    """Return pairs as flat row numbers: every candidate, and its nearest one in each list it is compared with."""
+    # the lists stand in a ring, in a random order where pairs are sampled, and each is compared with the next ones:
+    # every pair is as likely as any other, and the partners lie side by side
     lists, length, width = h.shape
     each, more = divmod(pairs, lists)  # the first ``more`` lists have one partner more
     most = each + (more > 0)

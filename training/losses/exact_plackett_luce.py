@@ -189,12 +189,9 @@ def _integrate(
 def _windows(
     a: Float[Tensor, " M"], groups: LabelGroups, depth: float
 ) -> tuple[Float[Tensor, " G"], Float[Tensor, " G"]]:
-    """Return where the log-integrand g of each group is within ``depth`` of its peak, slightly too wide.
-
-    g is strictly concave: Newton's steps to its peak stay in a bracket, and those to the window's ends come from
-    outside and stay there. (Windows kept from scores that were near save too little to be worth
-    their state.)
-    """
+    """Return where the log-integrand g of each group is within ``depth`` of its peak, slightly too wide."""
+    # g is strictly concave: Newton's steps to its peak stay in a bracket, and those to the window's ends come from
+    # outside and stay there; windows kept from scores that were near save too little to be worth their state
     ceiling = torch.log1p(groups.sizes.to(a.dtype))
     floor, mode = torch.zeros_like(ceiling), ceiling / 2
     for _ in range(8):
@@ -251,7 +248,8 @@ def log_likelihood_of_top(
         raise ValueError(f"top {top}: expected a rank, 1 or more")
     real = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
     groups = LabelGroups.of(labels, real)
-    before = _candidates_above(groups)
+    opened_at = groups.ends - groups.sizes
+    before = opened_at - opened_at[torch.searchsorted(groups.list_of, groups.list_of)]  # of its list, above each group
     straddles = (before < top) & (before + groups.sizes > top)
     flat = scores.masked_fill(~real, 0.0)
     # below the first m nothing matters: one label for all of it, and for the straddling group
@@ -262,13 +260,6 @@ def log_likelihood_of_top(
     cut.view(-1)[inside] = known.flatten()[inside]
     value = log_likelihood(flat, cut, real, nodes=nodes)
     return value + _straddling(flat, groups, straddles, top - before, nodes)
-
-
-def _candidates_above(groups: LabelGroups) -> Int[Tensor, " G"]:
-    """Count the candidates of its list above each group."""
-    opened_at = groups.ends - groups.sizes
-    first = torch.searchsorted(groups.list_of, groups.list_of)
-    return opened_at - opened_at[first]
 
 
 def _straddling(
@@ -285,7 +276,7 @@ def _straddling(
     for group in straddles.nonzero().flatten().tolist():
         end, size = int(groups.ends[group]), int(groups.sizes[group])
         a = scores.flatten()[groups.members[end - size : end]] - log_below[group]
-        parts.append(log_at_least(a, int(needed[group]), nodes=nodes))
+        parts.append(_log_at_least(a, int(needed[group]), nodes=nodes))
         at.append(int(groups.list_of[group]))
     result = scores.new_zeros(len(scores))
     if not parts:
@@ -293,14 +284,9 @@ def _straddling(
     return result.index_add(0, torch.tensor(at, device=scores.device), torch.stack(parts))
 
 
-def log_at_least(a: Float[Tensor, " members"], count: int, *, nodes: int = 32) -> Float[Tensor, ""]:
-    """Return the log-probability that at least ``count`` of a group are drawn before anything below it.
-
-    Args:
-        a: ``(members,)`` score less log W, the log-weight of all below.
-        count: 1 to all members.
-        nodes: Number of quadrature nodes, one of :data:`listwright.training.losses.exact_plackett_luce.DEPTHS`.
-    """
+def _log_at_least(a: Float[Tensor, " members"], count: int, *, nodes: int = 32) -> Float[Tensor, ""]:
+    """Return the log-probability that at least ``count`` of a group are drawn before anything below it."""
+    # ``a`` is the score less log W, the log-weight of all below
     with torch.no_grad():
         low, high = _window(a, count, DEPTHS[nodes])
     x, weight = np.polynomial.legendre.leggauss(nodes)
@@ -311,10 +297,8 @@ def log_at_least(a: Float[Tensor, " members"], count: int, *, nodes: int = 32) -
 
 
 def _window(a: Float[Tensor, " members"], count: int, depth: float) -> tuple[Tensor, Tensor]:
-    """Return where the log-integrand is within ``depth`` of its peak, found on grids: its slope would cost as much.
-
-    The peak lies in [0, log(1 + count)], and the bounds of the full event's window hold.
-    """
+    """Return where the log-integrand is within ``depth`` of its peak, found on grids: its slope would cost as much."""
+    # the peak lies in [0, log(1 + count)], and the bounds of the full event's window hold
     reach = depth + float(np.sqrt(2 * depth))
     low, high = a.new_tensor(-reach), a.new_tensor(float(np.log1p(count) + np.log1p(reach)))
     for _ in range(2):
@@ -327,10 +311,8 @@ def _window(a: Float[Tensor, " members"], count: int, depth: float) -> tuple[Ten
 
 
 def _log_tail(a: Float[Tensor, " members"], y: Float[Tensor, " nodes"], count: int) -> Float[Tensor, " nodes"]:
-    """Return ``log P(at least count drawn by y)``: state j of the recursion is "j drawn so far", and ``count`` absorbs.
-
-    All terms are probabilities, nothing cancels; in logarithms nothing underflows.
-    """
+    """Return ``log P(at least count drawn by y)``: state j is "j drawn so far", and ``count`` absorbs."""
+    # all terms are probabilities, nothing cancels; in logarithms nothing underflows
     t = a[:, None] + y
     log_drawn, log_left = _LogDrawn.apply(t), -torch.exp(t.clamp(max=80.0))  # type: ignore[no-untyped-call]
     state = torch.full((count + 1, len(y)), NEVER, dtype=a.dtype, device=a.device)
@@ -344,8 +326,7 @@ def _log_tail(a: Float[Tensor, " members"], y: Float[Tensor, " nodes"], count: i
 
 
 class _LogDrawn(torch.autograd.Function):
-    """``log(1 - e^-e^t)`` with the accurate derivative of
-    :func:`listwright.training.losses.exact_plackett_luce.log1mexp`."""
+    """``log(1 - e^-e^t)`` with the accurate derivative of :func:`log1mexp`."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, t: Tensor) -> Tensor:

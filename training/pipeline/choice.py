@@ -92,7 +92,7 @@ class DefaultChoice:
     networks: Mapping[NetworkKind, FittedNetwork] = field(default_factory=dict)
 
 
-def measure_gain(
+def _measure_gain(
     ranker: str,
     over: str,
     gains: Float[np.ndarray, " N"],
@@ -101,15 +101,7 @@ def measure_gain(
     *,
     comparisons: int = 1,
 ) -> Comparison:
-    """Measure the paired gain of one ranker over another.
-
-    Args:
-        ranker, over: Names of the rankers.
-        gains: ``(N,)`` difference of the metric for every query.
-        metric: Name of the metric.
-        weights: ``(N,)`` weights of the queries; None if all are alike.
-        comparisons: Number of second stages whose intervals hold together with 95 %.
-    """
+    """Measure the paired gain of one ranker over another; the intervals of all ``comparisons`` hold together."""
     mean = float(np.average(gains, weights=weights))
     low, high = bootstrap_interval(gains, weights, intervals=comparisons)
     return Comparison(
@@ -163,7 +155,7 @@ def better_first_stage(
         return plain, None, ()
     gains = first_stage_ndcg(relative, splits, cutoff) - first_stage_ndcg(plain, splits, cutoff)
     weights = comparison_weights(splits)
-    comparison = measure_gain("relative", "plain", gains, f"ndcg@{cutoff}", weights)
+    comparison = _measure_gain("relative", "plain", gains, f"ndcg@{cutoff}", weights)
     if ranks_better(comparison):
         return relative, plain, (comparison,)
     return plain, None, (comparison,)
@@ -195,11 +187,7 @@ def first_stage_ndcg(first: FittedFirstStage, splits: Splits, cutoff: int) -> Fl
     return np.concatenate([lambdamart.query_ndcg(data, scores, cutoff) for data, scores in parts])
 
 
-def reason(
-    comparisons: Sequence[Comparison],
-    titles: Mapping[str, str],
-    undecided: Collection[str] = (),
-) -> str:
+def reason(comparisons: Sequence[Comparison], titles: Mapping[str, str], undecided: Collection[str] = ()) -> str:
     """Describe the comparisons in words.
 
     Args:
@@ -350,7 +338,7 @@ def _compare_values(run: RunContext, spec: NetworkSpec, values: Values, current:
     """Return the paired gain over the queries where both are known."""
     gains, weights = values - current[1], comparison_weights(run.splits)
     known = np.isfinite(gains)
-    return measure_gain(
+    return _measure_gain(
         spec.kind,
         current[0],
         gains[known],
@@ -389,16 +377,12 @@ def _held_out(
     known: Bool[np.ndarray, " N"],
     task: Task,
 ) -> Iterator[_Part]:
-    """Yield parts of the training queries one after the other, for those where the ranker to beat is ``known``.
-
-    Networks stop early by the validation queries, as the one on all training queries does. A part that the clock ends
-    is not used.
-    """
+    """Yield parts of the training queries, for those where the ranker to beat is known; not one that the clock ends."""
     choice, seed, budget = run.recipe.choice, run.recipe.seed, run.budget
     assert choice is not None
     share = (choice.folds - 1) / choice.folds
     seconds = VALIDATED * sum(epoch.seconds for epoch in network.history) * share
-    spec = as_fitted(spec, first)
+    spec = as_fitted(spec, first)  # it stops early by the validation queries, as the one on all training queries does
     splits = widened(run.splits, first.relative) if spec.relative else run.splits
     for number, (rest, held_out) in enumerate(query_folds(splits.train, choice.folds, seed + 1), start=1):
         if not known[held_out].any() or not budget.goes_on(f"parts of {spec.title}", number - 1, seconds):

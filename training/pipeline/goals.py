@@ -47,13 +47,7 @@ _BOUND = NormalDist().inv_cdf(1.0 - ALPHA / 2.0)
 
 @dataclass(frozen=True, slots=True)
 class FittedGoal:
-    """The ranker for a goal besides the label.
-
-    Args:
-        name: Name of the goal.
-        file: Name of the model's file.
-        model: LightGBM's text.
-    """
+    """The ranker for a goal besides the label: the name of its file, and LightGBM's text."""
 
     name: str
     file: str
@@ -143,11 +137,16 @@ class ScoredGoals:
     def ndcg(self, weights: Sequence[float]) -> list[Float[np.ndarray, " N"]]:
         """Return ``(N,)`` NDCG by each goal of lists in the order of the weighted sum of their shares."""
         keys = self.shares @ np.asarray(weights) if any(weights[1:]) else self.alone
-        return [np.nan_to_num(of_goal.measure((HEADLINE,), keys)[HEADLINE]) for of_goal in self.lists]
+        return [_ndcg(of_goal, keys) for of_goal in self.lists]
 
     def means(self, weights: Sequence[float]) -> tuple[float, ...]:
         """Return the mean NDCG by each goal; see :meth:`ndcg`."""
         return tuple(weighted_mean(values, self.weights) for values in self.ndcg(weights))
+
+
+def _ndcg(lists: JudgedLists, keys: Float[np.ndarray, " R"]) -> Float[np.ndarray, " N"]:
+    values: Float[np.ndarray, " N"] = np.nan_to_num(lists.measure((HEADLINE,), keys)[HEADLINE])
+    return values
 
 
 def goals_stage(
@@ -157,9 +156,7 @@ def goals_stage(
 
     Args:
         reranker: Reranker for the label alone.
-        recipe, splits: Recipe and splits of the run.
-        first: First stage.
-        fitted: Rankers for the other goals.
+        recipe, splits, first, fitted: Parts of the run: recipe, splits, first stage, and rankers for the other goals.
 
     Raises:
         RecipeError: if no weight of a goal reaches its least ratio.
@@ -195,21 +192,20 @@ def score_goals(
     Args:
         reranker: Reranker for the label alone.
         stage: Names and spreads of the goals.
-        data: Lists.
-        first: First stage.
-        fitted: Rankers for the goals besides the label.
+        data, first, fitted: Lists, first stage, and rankers for the goals besides the label.
     """
     strategy = reranker.manifest.strategy
     ranked, wide = rank_rows(reranker, data, [strategy]), widened_part(data, first.relative)
     own, spread = ranked.scores[strategy], (stage.spreads[strategy], stage.spreads["first_stage"])
-    rows = [data.slice(n) for n in range(len(data))]
+    others = [
+        (scores_of(goal.model, wide)[ranked.order], entry.spread)
+        for goal, entry in zip(fitted, stage.others, strict=True)
+    ]
     shares = np.empty((data.rows, len(stage.names)))
-    for part in rows:
+    for part in (data.slice(n) for n in range(len(data))):
         shares[part, 0] = relevance(log_odds(own[part], ranked.first_scores[part], *spread))
-    for number, (goal, entry) in enumerate(zip(fitted, stage.others, strict=True), start=1):
-        scores = scores_of(goal.model, wide)[ranked.order]
-        for part in rows:
-            shares[part, number] = relevance(scores[part], entry.spread)
+        for number, (scores, of_goal) in enumerate(others, start=1):
+            shares[part, number] = relevance(scores[part], of_goal)
     labels = JudgedLists(data.labels[ranked.order], data.offsets, gains=data.gains)
     lists = [labels, *(goal_lists(data.goals[goal.name][ranked.order], data.offsets) for goal in fitted)]
     return ScoredGoals(ranked.sort_keys(strategy), shares, lists, data.query_weights)
@@ -233,51 +229,40 @@ def default_weights(lists: ScoredGoals, names: Sequence[str], options: Goals) ->
     given, ratios = dict(options.weights), dict(options.ratios)
     weights = [1.0, *(given.get(name, 0.0) for name in names[1:])]
     alone = lists.means([1.0, *(0.0 for _ in names[1:])])
-    for number, name in enumerate(names):
-        if number and name not in given and name not in ratios and _is_learned(lists, number):
+    for number, name in enumerate(names[1:], start=1):
+        if name not in given and name not in ratios and _is_learned(lists, number):
             weights[number] = _within_cost(lists, weights, number, options.cost)
-    bound = [(number, name, ratios[name] * alone[number]) for number, name in enumerate(names) if name in ratios]
-    for number, name, least in bound:
-        weight = _reaching(lists, weights, number, least)
-        if weight is None:
-            most = max(lists.means(tried)[number] for tried in _tried(weights, number)) / alone[number]
-            raise _unreachable(name, ratios[name], f"the largest ratio is {most:.4f}")
-        weights[number] = weight
+    numbers = {name: number for number, name in enumerate(names) if name in ratios}
+    for name, number in numbers.items():
+        weights = _reaching(lists, weights, number, ratios[name] * alone[number])
     reached = lists.means(weights)
-    for number, name, least in bound:
-        if reached[number] < least:
-            fault = f"beside the other goals' weights it is {reached[number] / alone[number]:.4f}"
-            raise _unreachable(name, ratios[name], fault)
+    for name, number in numbers.items():
+        if reached[number] < ratios[name] * alone[number]:
+            fault = f"no weight of {name!r} reaches that on the validation queries"
+            if any(weight for other, weight in enumerate(weights) if other not in (0, number)):
+                fault += " beside the other goals' weights"
+            closest = f"the closest ratio is {reached[number] / alone[number]:.4f}: lower it, or name a weight"
+            raise RecipeError(f"--goal {name}>={ratios[name]:g}: {fault}; {closest}")
     return weights
-
-
-def _unreachable(goal: str, ratio: float, fault: str) -> RecipeError:
-    option = f"--goal {goal}>={ratio:g}: no weight of {goal!r} reaches that on the validation queries"
-    return RecipeError(f"{option}; {fault}: lower it, or name a weight")
 
 
 def _tried(weights: Sequence[float], number: int) -> Iterator[list[float]]:
     """Yield the weights with more and more of one goal, which has none so far."""
-    for step in range(1, FINE):
+    for step in range(FINE):
         weight = round(sum(weights) * step / (FINE - step), 4)
         yield [*weights[:number], weight, *weights[number + 1 :]]
 
 
 def _is_learned(lists: ScoredGoals, number: int) -> bool:
     """Return whether a goal's own model is shown to rank better by it than chance."""
-    own, chance = (
-        np.nan_to_num(lists.lists[number].measure((HEADLINE,), keys)[HEADLINE])
-        for keys in (lists.shares[:, number], np.zeros(len(lists.shares)))
-    )
+    own, chance = (_ndcg(lists.lists[number], keys) for keys in (lists.shares[:, number], np.zeros(len(lists.shares))))
     return _costs_at_most(0.0, own - chance, lists.weights)
 
 
 def _within_cost(lists: ScoredGoals, weights: Sequence[float], number: int, cost: float) -> float:
-    """Return the weight of a goal with the largest gain, among those up to the first that may cost too much.
-
-    Tested in this order, a weight that costs too much is taken with the probability of one test at most.
-    """
+    """Return the weight of a goal with the largest gain, among those up to the first that may cost too much."""
     before, best, most = lists.ndcg(weights), 0.0, 0.0
+    # tested in this order, a weight that costs too much is taken with the probability of one test at most
     for tried in _tried(weights, number):
         after = lists.ndcg(tried)
         if not _costs_at_most(cost, after[0] - before[0], lists.weights):
@@ -296,10 +281,16 @@ def _costs_at_most(cost: float, gains: Float[np.ndarray, " N"], weights: Float[n
     return count_alike(len(gains), weights) >= FEWEST and mean - _BOUND * error >= -cost
 
 
-def _reaching(lists: ScoredGoals, weights: Sequence[float], number: int, least: float) -> float | None:
-    """Return the smallest weight of a goal with at least so much NDCG by it; None if there is none."""
-    tried = (list(weights), *_tried(weights, number))
-    return next((some[number] for some in tried if lists.means(some)[number] >= least), None)
+def _reaching(lists: ScoredGoals, weights: list[float], number: int, least: float) -> list[float]:
+    """Return the weights with the smallest of a goal that reaches so much NDCG by it; without one, that with most."""
+    best, most = weights, 0.0
+    for tried in _tried(weights, number):
+        ndcg = lists.means(tried)[number]
+        if ndcg > most:
+            best, most = tried, ndcg
+        if ndcg >= least:
+            break
+    return best
 
 
 def front(valid: ScoredGoals, test: ScoredGoals, default: Sequence[float]) -> list[FrontPoint]:
@@ -311,15 +302,13 @@ def front(valid: ScoredGoals, test: ScoredGoals, default: Sequence[float]) -> li
         valid, test: Validation and test lists.
         default: Default weights.
     """
-    count = len(default)
-    steps = STEPS[count]
-    grid = [shares for shares in product(range(steps + 1), repeat=count) if sum(shares) == steps]
+    steps = STEPS[len(default)]
+    grid = [shares for shares in product(range(steps + 1), repeat=len(default)) if sum(shares) == steps]
     points = dict.fromkeys([tuple(default), *(tuple(share / steps for share in shares) for shares in grid)])
     means = np.array([valid.means(weights) for weights in points])
-    beaten = [bool(((means >= own).all(axis=1) & (means > own).any(axis=1)).any()) for own in means]
-    points_kept = [
-        FrontPoint(weights=weights, valid=tuple(own.tolist()), test=test.means(weights))
-        for weights, own, is_beaten in zip(points, means, beaten, strict=True)
-        if not is_beaten or weights == tuple(default) or np.count_nonzero(weights) == 1
-    ]
+    points_kept = []
+    for weights, own in zip(points, means, strict=True):
+        is_beaten = ((means >= own).all(axis=1) & (means > own).any(axis=1)).any()
+        if not is_beaten or weights == tuple(default) or np.count_nonzero(weights) == 1:
+            points_kept.append(FrontPoint(weights=weights, valid=tuple(own.tolist()), test=test.means(weights)))
     return sorted(points_kept, key=lambda point: [-weight / sum(point.weights) for weight in point.weights])

@@ -48,7 +48,6 @@ from listwright.training.reporting.measures.explained import explain_queries, me
 from listwright.training.reporting.measures.latency import measure_here
 from listwright.training.reporting.measures.scores import measure_scores
 from listwright.training.reporting.report import Report, default_facts, repeat_facts
-from listwright.training.second_stage.loop import FittedNetwork
 from listwright.training.specialists.srm import check_enough
 
 GOLDEN_LISTS = 8
@@ -59,7 +58,7 @@ GOLDEN_LENGTH = 15
 
 def run(
     recipe: Recipe,
-    sources: Sequence[str],
+    sources: Sequence[str] | Splits,
     out: Path,
     *,
     resume: bool = False,
@@ -75,7 +74,8 @@ def run(
 
     Args:
         recipe: Recipe of the fit.
-        sources: Files, folders or archives with the data; see ``--data``.
+        sources: Files, folders or archives with the data, see ``--data``; or splits under the schema that the training
+            queries fix, of which the recipe's data part has the options of features.
         out: Folder of the bundle, ``.../NAME/VERSION``; must not exist.
         resume: Whether an interrupted run for the same ``out`` goes on.
         device: ``auto``, which takes CUDA where there is one, or the name of a torch device.
@@ -98,7 +98,7 @@ def run(
     with Workspace(out, recipe, resume=resume, mode=budget.mode) as workspace, bars:
         watch = Stopwatch(bars)
         with watch.step("data"):
-            read = load(recipe, sources, shards=shards, progress=bars)
+            read = sources if isinstance(sources, Splits) else load(recipe, sources, shards=shards, progress=bars)
             splits, fingerprint = _checked(recipe, read, workspace)
         budget.keep_in(workspace.state / "budget.json")
         context = RunContext(recipe, splits, workspace.state, bars, usable, workers, budget)
@@ -106,36 +106,6 @@ def run(
         if tracker is None:
             return fit()
         return tracker.follow(fit, out, recipe, fingerprint, folder=workspace.folder, progress=bars)
-
-
-def run_on(
-    recipe: Recipe,
-    read: Splits,
-    out: Path,
-    *,
-    device: str = "auto",
-    command: str = "",
-    budget: Budget | None = None,
-    console: Console,
-) -> Report:
-    """Run a fit on splits that are loaded; the recipe's data part is reduced to the options of features.
-
-    Args:
-        recipe, out, device, command, budget, console: See :func:`run`.
-        read: Splits under the schema that the training queries fix.
-
-    Raises:
-        ListwrightError: as :func:`run`.
-    """
-    usable = usable_device(device)
-    budget = budget or Budget()
-    with Workspace(out, recipe, resume=False, mode=budget.mode) as workspace, progress_bars(console) as bars:
-        watch = Stopwatch(bars)
-        with watch.step("data"):
-            splits, fingerprint = _checked(recipe, read, workspace)
-        budget.keep_in(workspace.state / "budget.json")
-        context = RunContext(recipe, splits, workspace.state, bars, usable, budget=budget)
-        return _fit_and_publish(context, workspace, watch, fingerprint, command)
 
 
 def _checked(recipe: Recipe, read: Splits, workspace: Workspace) -> tuple[Splits, str]:
@@ -295,7 +265,16 @@ def write_bundle(folder: Path, out: Path, recipe: Recipe, splits: Splits, fitted
 def _manifest(out: Path, recipe: Recipe, splits: Splits, fitted: Fitted) -> Manifest:
     """Return the manifest of these fits' bundle."""
     schema, first, specialists = splits.train.schema, fitted.first, fitted.specialists
-    stages = [_stage(network) for network in fitted.networks]
+    stages = [
+        NetworkStage(
+            kind=spec.kind,
+            file=f"{spec.kind}.onnx",
+            cutoff=spec.cutoff,
+            first_stage_score=spec.first_stage_score,
+            relative=spec.relative,
+        )
+        for spec in (network.spec for network in fitted.networks)
+    ]
     default = fitted.default or DefaultChoice(stages[0].kind if stages else "first_stage")
     return Manifest(
         name=out.absolute().parent.name,
@@ -336,17 +315,6 @@ def _write_stages(folder: Path, manifest: Manifest, fitted: Fitted) -> list[str]
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     return list(contents)
-
-
-def _stage(fitted: FittedNetwork) -> NetworkStage:
-    spec = fitted.spec
-    return NetworkStage(
-        kind=spec.kind,
-        file=f"{spec.kind}.onnx",
-        cutoff=spec.cutoff,
-        first_stage_score=spec.first_stage_score,
-        relative=spec.relative,
-    )
 
 
 def _golden_lists(dataset: Dataset) -> Iterator[Float[np.ndarray, "L D"]]:

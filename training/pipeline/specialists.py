@@ -83,12 +83,7 @@ def fit_specialists(
         return None
     task = run.progress.begin("EM", spec.max_iterations, name="srm")
     srm = fit_srm(
-        spec,
-        run.splits.train,
-        first.train_scores,
-        seed=run.recipe.seed,
-        checkpoint=run.state / "srm.pt",
-        task=task,
+        spec, run.splits.train, first.train_scores, seed=run.recipe.seed, checkpoint=run.state / "srm.pt", task=task
     )
     task.end(len(srm.steps), f"{spec.specialists} specialists, log P {srm.steps[-1].objective:.1f}")
     stage = SrmStage(cutoff=spec.cutoff, first_stage_score=spec.first_stage_score, specialists=srm.describe())
@@ -96,23 +91,15 @@ def fit_specialists(
         assert generalist is not None
         if anomaly is None:
             raise RecipeError("a [router] needs numeric features, and the data have none: leave it out")
-        lists = cross_fit(run, generalist, srm, first, anomaly.graph)
+        lists = _cross_fit(run, generalist, srm, first, anomaly.graph)
         router = fit_router(run.recipe.router, lists, seed=run.recipe.seed)
     return FittedSpecialists(srm, stage, router)
 
 
-def cross_fit(
+def _cross_fit(
     run: RunContext, generalist: NetworkSpec, mixture: FittedSrm, first: FittedFirstStage, anomaly: bytes
 ) -> JudgedLists:
-    """Judge every training query by rankers that were not fitted on it.
-
-    Args:
-        run: Context of the run, whose recipe has a router; finished folds are not repeated.
-        generalist: Generalist as it was fitted; it stops early by the validation queries, as the full one did.
-        mixture: Mixture fitted on all training queries.
-        first: First stage of the run.
-        anomaly: Graph of the anomaly score.
-    """
+    """Judge every training query by rankers that were not fitted on it."""
     router, train = run.recipe.router, run.splits.train
     assert router is not None
     task = run.progress.begin("Router, by folds", router.folds)
@@ -158,7 +145,7 @@ def _judged(
         checkpoint=checkpoint,
         device=run.device,
     )
-    special = numbered_like(mixture, fit_srm(mixture.spec, train_part, scores, seed=seed), inside)
+    special = _numbered_like(mixture, fit_srm(mixture.spec, train_part, scores, seed=seed), inside)
     held_out, held_scores = train.select(outside), first.train_scores[train.rows_of(outside)]
     lists = lists_for(generalist, widened_part(held_out, columns), held_scores)
     part = judge(special, held_out, held_scores, anomaly, router.ndcg_at)
@@ -166,14 +153,8 @@ def _judged(
     return part
 
 
-def numbered_like(full: FittedSrm, part: FittedSrm, queries: Int[np.ndarray, " M"]) -> FittedSrm:
-    """Renumber a fold's mixture so that its specialists have the numbers of the full one's for the same queries.
-
-    Args:
-        full: Mixture fitted on all training queries.
-        part: Mixture fitted on some of them.
-        queries: Numbers of the queries in the part.
-    """
+def _numbered_like(full: FittedSrm, part: FittedSrm, queries: Int[np.ndarray, " M"]) -> FittedSrm:
+    """Renumber a fold's mixture so that its specialists have the numbers of the full one's for the same queries."""
     place = {int(query): row for row, query in enumerate(full.informative)}
     rows = [place[int(query)] for query in queries[part.informative]]
     shared = full.shares[rows].T @ part.shares  # (K, K) queries that both give to j and k

@@ -131,7 +131,7 @@ def fit(run: RunContext, watch: Stopwatch) -> Fitted:
         with watch.step("goals"):
             goals = fit_goals(run, first)
     with watch.step("probabilities"):
-        probabilities = fit_pointwise(run)
+        probabilities = fit_pointwise(run, first)
     with watch.step("anomaly score"):
         anomaly = fit_anomaly_score(run, first)
     with watch.step("choice"):
@@ -145,8 +145,8 @@ def fit(run: RunContext, watch: Stopwatch) -> Fitted:
         return replace(fitted, specialists=fit_mixture(run, first, anomaly, fitted.generalist))
 
 
-def fit_pointwise(run: RunContext) -> Pointwise | str:
-    """Fit the pointwise model, or return why not: labels that give no probabilities of being relevant, or no time."""
+def fit_pointwise(run: RunContext, first: FittedFirstStage) -> Pointwise | str:
+    """Fit the pointwise model to the first stage's columns, or return why not: no usable labels, or no time."""
     budget, file, scores_file = run.budget, run.state / "pointwise.txt", run.state / "pointwise_scores.npy"
     if (obstacle := obstacle_to(run.splits)) is not None:
         return obstacle
@@ -164,17 +164,15 @@ def fit_pointwise(run: RunContext) -> Pointwise | str:
             raise TimeOverError
 
     goes_on = partial(budget.goes_on, f"folds for {PROBABILITIES}")
-    train, valid, seed = run.splits.train, run.splits.valid, run.recipe.seed
-    fitted = pointwise.fit_pointwise(train, valid, seed=seed, report=watch, goes_on=goes_on)
+    wide, seed = widened(run.splits, first.relative), run.recipe.seed
+    fitted = pointwise.fit_pointwise(wide.train, wide.valid, seed=seed, report=watch, goes_on=goes_on)
     if fitted.train_scores is not None:
         np.save(scores_file, fitted.train_scores)
     atomic_write(file, fitted.model)  # last: it marks the scores as finished
     return fitted
 
 
-def fit_first_stage(
-    run: RunContext,
-) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
+def fit_first_stage(run: RunContext) -> tuple[FittedFirstStage, FittedFirstStage | None, tuple[Comparison, ...]]:
     """Fit the first stage of a recipe.
 
     Returns:
@@ -201,16 +199,13 @@ def fit_first_stage(
         more["goes_on"] = lambda name, done, pace: run.budget.goes_on(name, done, max(pace, unit) + reserved)
     if spec.relative != "auto":
         return first_stage.fit(spec, splits, **more), None, ()
-    plain, relative = first_stage.with_and_without(spec, splits, **more)
+    specs = (spec.model_copy(update={"relative": kinds}) for kinds in ("none", KINDS))
+    plain, relative = (first_stage.fit(each, splits, **more) for each in specs)
     return better_first_stage(plain, relative, splits, spec.ndcg_at)
 
 
 def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> tuple[LambdaMart, float]:
-    """Plan the recipe's first stage for the available time, once one LightGBM fit is timed.
-
-    Returns:
-        What is planned, and the seconds that must be left after the settings.
-    """
+    """Return as much of the first stage as there is time for, and the seconds that must be left after its settings."""
     budget, splits, recipe = run.budget, run.splits, run.recipe
     if not budget.bounded:
         return spec, 0.0
@@ -223,33 +218,25 @@ def _plan_first_stage(run: RunContext, spec: LambdaMart, grower: Grower) -> tupl
         title = (networks[0] if networks else recipe.model).title
         then = "the second stages in the time that is left" if networks else title
         if not budget.replayed and FIRST_TREES not in budget.ends:
-            network = _usual_seconds(run, networks[0] if networks else recipe.model)
-    level = float(obstacle_to(splits) is None) + 0.5 * (1.0 + width) * len(splits.train.goals)  # LightGBM fits
+            network_spec = networks[0] if networks else recipe.model
+            network = estimate_epoch(run, network_spec) * min(network_spec.max_epochs, USUAL_EPOCHS)
+    level = 0.5 * (1.0 + width) * (float(obstacle_to(splits) is None) + len(splits.train.goals))  # LightGBM fits
     if seconds is not None:
         few = networks and count_informative(splits.valid) < ENOUGH
         fits = recipe.choice.folds if few and recipe.choice is not None else 1
-        budget.set_unit(seconds, boosting_seconds(seconds, spec, width) + fits * network + level * seconds)
+        budget.set_unit(seconds, _boosting_seconds(seconds, spec, width) + fits * network + level * seconds)
     foldless = bool(networks) or isinstance(recipe.model, FirstStageAlone)
     blind = not informative(splits.valid)
     network += level * (budget.unit or 0.0)
-    plan = plan_boosting(budget, spec, width=width, network=network, blind=blind, foldless=foldless)
+    plan = _plan_boosting(budget, spec, width=width, network=network, blind=blind, foldless=foldless)
     run.progress.say(budget.plan_text(spec.trials, plan.relative == "auto", then if plan.folds else ""))
     return plan, network + FOLD * (budget.unit or 0.0) * (plan.folds - 1)
 
 
-def boosting_seconds(unit: float, spec: LambdaMart, width: float, *, trials: int = 1, folds: int = 2) -> float:
-    """Estimate the seconds of a first stage.
-
-    Args:
-        unit: Seconds of one LightGBM fit.
-        spec: First stage of the recipe.
-        width: Number of columns with list-relative ones, as a multiple of those without; 1 where none are tried.
-        trials: Number of settings that are tried.
-        folds: Number of folds of the out-of-fold scores.
-
-    Convention: a fit with list-relative columns stops earlier, and takes about half as much longer as there are more
-    columns; it is repeated with those that the trees use.
-    """
+def _boosting_seconds(unit: float, spec: LambdaMart, width: float, *, trials: int = 1, folds: int = 2) -> float:
+    """Estimate the seconds of a first stage from those of one LightGBM fit."""
+    # a fit with list-relative columns stops earlier, and takes about half as much longer as there are more columns; it
+    # is repeated with those that the trees use
     by_folds = spec.select_on == "folds"
     trial = FOLD * spec.folds if by_folds else 1.0
     settings = trial * (1.0 + LATER_TRIALS * (trials - 1)) + (FOLD if by_folds else 0.0)
@@ -257,21 +244,13 @@ def boosting_seconds(unit: float, spec: LambdaMart, width: float, *, trials: int
     return unit * (both + (0.0 if width == 1.0 else 0.5 * (1.0 + width) * (both + FOLD * trial)))
 
 
-def plan_boosting(
+def _plan_boosting(
     budget: Budget, spec: LambdaMart, *, width: float, network: float, blind: bool = False, foldless: bool = False
 ) -> LambdaMart:
-    """Return as much of a recipe's first stage as the time affords after every kind of ranker is fitted once.
-
-    List-relative columns come before more settings. Without the time for any fold, there are no out-of-fold scores.
-
-    Args:
-        budget: Budget whose LightGBM fit is measured.
-        spec: First stage of the recipe.
-        width: Number of columns with list-relative ones, as a multiple of those without; 1 where the recipe has none.
-        network: Seconds that one second stage takes; 0 for none.
-        blind: Whether the validation queries can choose nothing, so that folds must.
-        foldless: Whether a bundle without out-of-fold scores is of use.
-    """
+    """Return as much of a first stage as the time affords after every kind of ranker is fitted once."""
+    # list-relative columns come before more settings; without the time for any fold, there are no out-of-fold scores.
+    # ``width``: all columns as a multiple of those of the data; ``blind``: the validation queries can choose nothing;
+    # ``foldless``: a bundle without out-of-fold scores is of use
     unit, unspent = budget.unit or 0.0, budget.unspent()
     most = min(BOOSTING * budget.seconds, unspent - network)
     ladder = [rung for rung in _LADDER if rung[0] <= spec.trials and rung[1] <= spec.folds]
@@ -280,7 +259,7 @@ def plan_boosting(
     ways = [(width, spec), (width, on_valid), (1.0, on_valid)]
     tried, parts = 1, 0 if foldless else 2
     for columns, selection in ways:
-        costs = [boosting_seconds(unit, selection, columns, trials=rung[0], folds=rung[1]) for rung in ladder]
+        costs = [_boosting_seconds(unit, selection, columns, trials=rung[0], folds=rung[1]) for rung in ladder]
         affordable = [rung for rung, cost in zip(ladder, costs, strict=True) if cost <= most]
         if affordable or costs[0] <= unspent:
             tried, parts = affordable[-1] if affordable else ladder[0]
@@ -326,11 +305,6 @@ def _time_lightgbm(run: RunContext, spec: LambdaMart, grower: Grower) -> float:
     if FIRST_TREES in budget.ends:
         run.progress.remark(f"the time limit ended the first LightGBM fit after {search.fact} trees")
     return search.first_seconds
-
-
-def _usual_seconds(run: RunContext, spec: NetworkSpec) -> float:
-    """Return the seconds that one fit of a network usually takes."""
-    return estimate_epoch(run, spec) * min(spec.max_epochs, USUAL_EPOCHS)
 
 
 def choose(run: RunContext, first: FittedFirstStage, comparisons: tuple[Comparison, ...]) -> DefaultChoice:
@@ -445,14 +419,7 @@ def fit_mixture(
 
 
 def load(recipe: Recipe, sources: Sequence[str], *, progress: Progress = SILENT) -> Splits:
-    """Read the data of a recipe in the form of all fits.
-
-    Args:
-        recipe, sources, progress: See :func:`listwright.training.data.load.load`.
-
-    Raises:
-        ListwrightError: as :func:`listwright.training.data.load.load` and :func:`with_bundle_schema`.
-    """
+    """Read the data of a recipe, see :func:`listwright.training.data.load.load`, under the schema of the bundle."""
     return with_bundle_schema(recipe, reading.load(recipe, sources, progress=progress))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -96,6 +96,7 @@ class Qilcm2Spec(Network):
         input_noise: Standard deviation of the noise on the scaled inputs, which lie in [0, 1], while training.
     """
 
+    title: ClassVar[str] = "QILCM2"
     kind: Literal["qilcm2"] = "qilcm2"
     encoder_width: Positive = 48
     relative: bool = True
@@ -109,11 +110,6 @@ class Qilcm2Spec(Network):
     members: Positive = 1
     hidden: tuple[Positive, ...] = (64,)
     input_noise: Annotated[float, Field(ge=0.0)] = 0.02
-
-    @property
-    def title(self) -> str:
-        """Name for display."""
-        return "QILCM2"
 
 
 class _Reader(Network):
@@ -141,13 +137,9 @@ class DlcmSpec(_Reader):
         heads: Number of queries that the final state asks of every candidate; 3 in the authors' code.
     """
 
+    title: ClassVar[str] = "DLCM"
     kind: Literal["dlcm"] = "dlcm"
     heads: Positive = 3
-
-    @property
-    def title(self) -> str:
-        """Name for display."""
-        return "DLCM"
 
 
 class DcmSpec(_Reader):
@@ -158,13 +150,9 @@ class DcmSpec(_Reader):
             no sizes: the width is our reading, and so is the encoder in front, which all rivals share.
     """
 
+    title: ClassVar[str] = "DCM"
     kind: Literal["dcm"] = "dcm"
     state_width: Positive = 128
-
-    @property
-    def title(self) -> str:
-        """Name for display."""
-        return "DCM"
 
 
 class MlpSpec(Network):
@@ -174,13 +162,9 @@ class MlpSpec(Network):
         hidden: Hidden widths behind the encoder.
     """
 
+    title: ClassVar[str] = "MLP"
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[Positive, ...] = (256, 128)
-
-    @property
-    def title(self) -> str:
-        """Name for display."""
-        return "MLP"
 
 
 class FirstStageAlone(RecipePart):
@@ -195,13 +179,7 @@ NetworkSpec = QilcmSpec | Qilcm2Spec | DlcmSpec | DcmSpec | MlpSpec
 Model = Annotated[NetworkSpec | FirstStageAlone, Field(discriminator="kind")]
 """What a recipe's ``[model]`` can be."""
 
-_CLASSES: dict[str, type[Network]] = {
-    "qilcm": QilcmSpec,
-    "qilcm2": Qilcm2Spec,
-    "dlcm": DlcmSpec,
-    "dcm": DcmSpec,
-    "mlp": MlpSpec,
-}
+_CLASSES: dict[str, type[Network]] = {spec.model_fields["kind"].default: spec for spec in get_args(NetworkSpec)}
 
 TITLES = {kind: network().title for kind, network in _CLASSES.items()}  # type: ignore[attr-defined]
 """Display name of each kind."""

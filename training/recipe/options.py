@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from listwright.ranking.errors import RecipeError
-from listwright.training.console.command import split_names
+from listwright.ranking.stages import MOST_GOALS
+from listwright.training.console.command import as_number, split_names
 from listwright.training.recipe import config
 from listwright.training.recipe.config import GIVEN_IS_FREE, FirstStage, GivenColumn, GivenModel, LambdaMart, Recipe
 from listwright.training.recipe.data import LetorData, TableData, propensity_from
@@ -172,23 +174,32 @@ def with_goals(recipe: Recipe, texts: Sequence[str], cost: float | None) -> Reci
     """Return the recipe with the goals of ``--goal`` behind its own ones, and the cost of ``--cost``.
 
     Raises:
-        RecipeError: if the recipe reads no table, or there is no goal for a weight, a ratio or a cost.
+        RecipeError: if the recipe reads no table, a number is none of its kind, there are too many goals, or none for a
+            weight, a ratio or a cost.
     """
     if not texts and cost is None:
         return recipe
     if not isinstance(recipe.data, TableData):
         raise RecipeError(f"--goal names a column, but recipe {recipe.name!r} reads no table: leave it out")
+    if cost is not None and not 0.0 <= cost <= 1.0:
+        raise RecipeError(f"--cost {cost:g}: expected an NDCG from 0 to 1, such as 0.005")
     goals = dict.fromkeys(recipe.data.goals)
-    options: dict[str, dict[str, Any]] = {"=": dict(recipe.goals.weights), ">=": dict(recipe.goals.ratios)}
+    options: dict[str, dict[str, float]] = {"=": dict(recipe.goals.weights), ">=": dict(recipe.goals.ratios)}
     for text in texts:
-        name, *limit = re.split(r"(>=|=)(?=[-+.\d])", text, maxsplit=1)
+        name, *limit = re.split(r"([<>]=|=)(?=[-+.\d])", text, maxsplit=1)
         if name in goals and name not in recipe.data.goals:
             raise RecipeError(f"--goal {name}: it is named twice; name it once")
         goals[name] = None
         for known in options.values():
             known.pop(name, None)
         if limit:
-            options[limit[0]][name] = limit[1]
+            relation, number = limit[0], as_number(limit[1])
+            least = math.ulp(0.0) if relation == ">=" else 0.0
+            if relation not in options or not least <= number < math.inf:
+                raise RecipeError(f"--goal {text}: expected NAME, NAME=WEIGHT from 0, or NAME>=RATIO above 0")
+            options[relation][name] = number
+    if len(goals) > MOST_GOALS:
+        raise RecipeError(f"--goal: {len(goals)} goals besides the label, and at most {MOST_GOALS} are possible")
     changes = {"weights": options["="], "ratios": options[">="], "cost": recipe.goals.cost if cost is None else cost}
     return config.changed(recipe, {"data": {**recipe.data.model_dump(), "goals": tuple(goals)}, "goals": changes})
 

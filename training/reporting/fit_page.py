@@ -50,36 +50,28 @@ def fit_page(report: Facts) -> str:
     """
     gain, repeat = report["gain_over_first_stage"], report["repeat"]
     second = report["rankers"][gain["ranker"]]
-    means = {metric["ranker"]: metric["mean"] for metric in report["metrics"] if metric["name"] == gain["metric"]}
+    metrics = [metric for metric in report["metrics"] if metric["name"] == gain["metric"]]
+    numbers = {metric["ranker"]: f"{metric['mean']:.4f}" for metric in metrics}
+    ndcg_of = f"{metric_name(gain['metric'])} of"
     external, default = brought_along(report["first_stage"]), report.get("default_strategy", {})
     name = report["rankers"]["first_stage"]
     if name == "first stage":  # brought along, or of an older report
         name = "the first stage"
-    first = f"{means['first_stage']:.4f}", f"{metric_name(gain['metric'])} of {name}"
+    first = numbers["first_stage"], f"{ndcg_of} {name}"
     queries = f"{report['queries']:,}", queries_text(report["first_stage"])
     if gain["ranker"] == "first_stage":
         alone = f"This bundle ranks by {name} only: it has no second stage."
         verdicts, sections, key_figures = [alone], [_metrics(report, [], second)], [first, queries]
     else:
         less = default_sentence(default, gain["ranker"])
-        verdicts = [
-            headline(gain, second, name, taken_away=less is not None or bool(default.get("compared"))),
-            *([] if less is None else [less]),
-        ]
+        taken_away = less is not None or bool(default.get("compared"))
+        verdicts = [headline(gain, second, name, taken_away=taken_away), *([] if less is None else [less])]
         sections = _second_stage(report, second)
-        key_figures = [
-            (f"{means[gain['ranker']]:.4f}", f"{metric_name(gain['metric'])} of {second}"),
-            first,
-            _gain_number(gain),
-            queries,
-        ]
+        key_figures = [(numbers[gain["ranker"]], f"{ndcg_of} {second}"), first, _gain_number(gain), queries]
     if (over := report.get("default_over_plain")) is not None:
         verdicts.insert(0, plain_sentence(over, report["rankers"]))
         if over["ranker"] == "first_stage":
-            plain = (
-                f"{means['plain_first_stage']:.4f}",
-                f"{metric_name(gain['metric'])} of {report['rankers']['plain_first_stage']}",
-            )
+            plain = numbers["plain_first_stage"], f"{ndcg_of} {report['rankers']['plain_first_stage']}"
             key_figures = [first, plain, _gain_number(over), queries]
     choice = choice_sentence(default, report["rankers"], report.get("budget"), external=external)
     if choice is not None:
@@ -133,27 +125,13 @@ def _metrics(report: Facts, gains: list[Facts], second: str) -> PageSection:
     head = [report["rankers"][ranker] for ranker in rankers]
     names = dict.fromkeys(metric["name"] for metric in report["metrics"])
     rows = [[metric_name(name), *(_cell(by_key[ranker, name]) for ranker in rankers)] for name in names]
-    conventions = [
-        [name, *(f"{means[ranker]:.4f}" for ranker in rankers)]
-        for name, means in report["empty_query_conventions"].items()
-    ]
-    empty = report["empty_queries"]
-    tables = [
-        PageTable(
-            "Means over the test queries",
-            ["", *head],
-            rows,
-            f"Small print: {report['interval']}. {report['protocol'][0].upper()}{report['protocol'][1:]}.",
-        )
-    ]
-    if empty:
-        tables.append(
-            PageTable(
-                f"If a query without a relevant candidate ({empty} here) counts 0, 1, or not at all",
-                ["NDCG@10", *head],
-                conventions,
-            )
-        )
+    note = f"Small print: {report['interval']}. {report['protocol'][0].upper()}{report['protocol'][1:]}."
+    tables = [PageTable("Means over the test queries", ["", *head], rows, note)]
+    if empty := report["empty_queries"]:
+        title = f"If a query without a relevant candidate ({empty} here) counts 0, 1, or not at all"
+        conventions = report["empty_query_conventions"].items()
+        cells = [[name, *(f"{means[ranker]:.4f}" for ranker in rankers)] for name, means in conventions]
+        tables.append(PageTable(title, ["NDCG@10", *head], cells))
     caption = (
         f"Mean gain of {second} over the first stage, paired by query. Blue: the interval lies above 0; orange: below "
         "it; grey: it contains 0. The intervals are not corrected for their number."
@@ -254,16 +232,9 @@ def _specialists(report: Facts) -> list[PageSection]:
     note = "Small print: largest feature weights of a linear one. Queries: training queries that it most likely ranks."
     tables = [PageTable("", head, rows, note)]
     if "routing" in report:
-        values = report["routing"]["ndcg"]
-        ways = [[name.replace("_", " "), f"{value:.4f}"] for name, value in values.items()]
-        tables.append(
-            PageTable(
-                "Ways to choose among them",
-                ["", "NDCG"],
-                ways,
-                "Oracle: the best specialist of each query, known only afterwards.",
-            )
-        )
+        ways = [[name.replace("_", " "), f"{value:.4f}"] for name, value in report["routing"]["ndcg"].items()]
+        oracle = "Oracle: the best specialist of each query, known only afterwards."
+        tables.append(PageTable("Ways to choose among them", ["", "NDCG"], ways, oracle))
     return [PageSection(title, (), (), tables)]
 
 
@@ -422,12 +393,8 @@ def _explained_query(query: Facts, metric: str) -> PageTable:
         if facts is not None
         for part in facts["contributions"]
     ]
-    return PageTable(
-        f"{WHY[query['why']]}{gain}: query {query['qid']}",
-        ["feature", "stage", "adds"],
-        rows,
-        " ".join([*_place(query), *_passes(query["passing"])]),
-    )
+    title, note = f"{WHY[query['why']]}{gain}: query {query['qid']}", [*_place(query), *_passes(query["passing"])]
+    return PageTable(title, ["feature", "stage", "adds"], rows, " ".join(note))
 
 
 def _place(query: Facts) -> list[str]:

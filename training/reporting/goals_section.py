@@ -34,12 +34,12 @@ def goals_section(report: Facts) -> list[PageSection]:
         return []
     names, default, alone = _ends(facts)
     label, cost = names[0], alone["test"][0] - default["test"][0]
-    of_points = (names, default["test"], alone["test"])
-    changes = [f"{name} {_change(*ends)}" for name, *ends in zip(*(column[1:] for column in of_points), strict=True)]
+    others = range(1, len(names))
+    changes = [f"{names[number]} {_change(default['test'][number], alone['test'][number])}" for number in others]
     title = f"{', '.join(changes)} NDCG@10 at a cost of {cost:.4f} by {label}: the default weights, on test queries"
     text = [
         f"A request without weights is answered with {_json(names, default)}. Each point of the front is a choice of "
-        f"weights, measured against the order of {label} alone. All other figures of this page are of that order.",
+        f"weights, measured against the order of {label} alone. All other figures of this page are of that order."
     ]
     options = Goals.model_validate(report["recipe"].get("goals", {}))
     with_option = {*dict(options.weights), *dict(options.ratios)}
@@ -53,46 +53,36 @@ def goals_section(report: Facts) -> list[PageSection]:
         [_json(names, point), *map("{:.4f}\n{:.4f}".format, point["test"], point["valid"])] for point in facts["front"]
     ]
     note = "NDCG@10 by each goal on test queries; small print: on the validation queries, by which points were chosen."
-    figures = [
-        PageFigure(
-            draw_front(facts, number),
-            "NDCG@10 on test queries. Orange: the default weights. A point's weights, gains and losses are shown "
-            "where the pointer rests on it.",
-        )
-        for number in range(1, len(names))
-    ]
+    caption = (
+        "NDCG@10 on test queries. Orange: the default weights. A point's weights, gains and losses are shown where the "
+        "pointer rests on it."
+    )
+    figures = [PageFigure(_draw_front(facts, number), caption) for number in others]
     return [PageSection(title, text, figures, [PageTable("", ["weights", *names], rows, note)])]
 
 
-def draw_front(facts: Facts, number: int) -> str:
-    """Draw NDCG by a goal against that by the label, a point for each choice of weights.
-
-    Args:
-        facts: Object ``details.goals`` of ``report.json``.
-        number: Number of the goal; that of the label is 0.
-    """
+def _draw_front(facts: Facts, number: int) -> str:
+    """Draw NDCG by a goal against that by the label, a point with a title for each choice of weights."""
     names, default, alone = _ends(facts)
-    image = _draw(facts["front"], default, names, number)
+    image = _draw_points(facts["front"], default, names, number)
     for place, point in enumerate(facts["front"]):
         changes = (
             f"{name} {after:.4f} ({_change(after, before)})"
             for name, after, before in zip(names, point["test"], alone["test"], strict=True)
         )
-        hover = escape(f"{_json(names, point)}: {', '.join(changes)}")
-        group = f'<g id="front-{number}-point-{place}">'
-        image = image.replace(group, f"{group}<title>{hover}</title>")
+        group, title = f'<g id="front-{number}-point-{place}">', f"{_json(names, point)}: {', '.join(changes)}"
+        image = image.replace(group, f"{group}<title>{escape(title)}</title>")
     return image
 
 
 @plot()
-def _draw(axes: Axes, front: list[Facts], default: Facts, names: list[str], number: int) -> tuple[str, str]:
+def _draw_points(axes: Axes, front: list[Facts], default: Facts, names: list[str], number: int) -> tuple[str, str]:
     if len(names) == 2:
         axes.plot(*zip(*(point["test"] for point in front), strict=True), color=BLUE, linewidth=1)
     for place, point in enumerate(front):
-        is_default = point is default
-        place_of = point["test"][0], point["test"][number]
-        size, colour = (9, ORANGE) if is_default else (5, BLUE)
-        axes.plot(*place_of, "o", color=colour, markersize=size, zorder=3 + is_default, gid=f"point-{place}")
+        size, colour, order = (9, ORANGE, 4) if point is default else (5, BLUE, 3)
+        ndcg = point["test"][0], point["test"][number]
+        axes.plot(*ndcg, "o", color=colour, markersize=size, zorder=order, gid=f"point-{place}")
     axes.set(xlabel=f"NDCG@10 by {drawable(names[0])}", ylabel=f"NDCG@10 by {drawable(names[number])}")
     return f"front-{number}", f"NDCG by {names[number]} against NDCG by {names[0]}, for {len(front)} choices of weights"
 

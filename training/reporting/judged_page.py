@@ -21,7 +21,7 @@ def page(facts: Facts) -> str:
 
     Args:
         facts: Facts of :func:`listwright.training.evaluation.gates.facts_of`, with the ``command`` and the ``gates``,
-            each as of :func:`listwright.training.evaluation.gates.gate_facts`.
+            each as of :func:`listwright.training.evaluation.gates.as_json`.
     """
     rankers = facts["compared"]
     title = f"{rankers[1]} over {rankers[0]}" if len(rankers) > 1 else rankers[0]
@@ -94,16 +94,12 @@ def further_metrics(facts: Facts) -> list[str]:
 
 def segment_rows(facts: Facts, metric: str = HEADLINE) -> list[list[str]]:
     """Return the rows of the table of segments."""
-    return [
-        [
-            segment["column"],
-            segment["value"],
-            f"{segment['lists']:,}",
-            *(f"{mean:.4f}" for mean in segment["means"]),
-            _estimate_text(segment["estimate"], paired="gains" in facts),
-        ]
-        for segment in (facts["segments"] if metric == HEADLINE else facts["further_segments"][metric])
-    ]
+    rows = []
+    for segment in facts["segments"] if metric == HEADLINE else facts["further_segments"][metric]:
+        means = (f"{mean:.4f}" for mean in segment["means"])
+        estimate = _estimate_text(segment["estimate"], paired="gains" in facts)
+        rows.append([segment["column"], segment["value"], f"{segment['lists']:,}", *means, estimate])
+    return rows
 
 
 def _estimate_text(estimate: Facts, *, paired: bool) -> str:
@@ -128,7 +124,8 @@ def _metrics(facts: Facts) -> PageSection:
     others = [ranker for ranker in facts["rankers"] if ranker not in rankers]
     rows = []
     for name in names:
-        means = {ranker: _mean_text(cells.get((ranker, name))) for ranker in facts["rankers"]}
+        own = {ranker: cells.get((ranker, name)) for ranker in facts["rankers"]}
+        means = {r: f"{of['mean']:.4f}\n[{of['low']:.4f}, {of['high']:.4f}]" if of else "" for r, of in own.items()}
         gain = [_estimate_text(facts["gains"][name], paired=True) if name in facts["gains"] else ""] if paired else []
         rows.append([metric_name(name), *(means[ranker] for ranker in rankers), *gain, *(means[r] for r in others)])
     head = ["", *rankers, *(["gain"] if paired else []), *others]
@@ -136,10 +133,6 @@ def _metrics(facts: Facts) -> PageSection:
     if "log_loss" in names:
         note += " Of log loss and ECE, lower is better."
     return PageSection(tables=[PageTable("All metrics", head, rows, note)])
-
-
-def _mean_text(cell: Facts | None) -> str:
-    return "" if cell is None else f"{cell['mean']:.4f}\n[{cell['low']:.4f}, {cell['high']:.4f}]"
 
 
 def _reliability(facts: Facts) -> PageSection:

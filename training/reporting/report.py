@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from listwright.ranking.manifest import Manifest, Metric
 from listwright.ranking.metrics import EvalProtocol
+from listwright.training.console.command import print_table
 from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.protocol import HEADLINE, PLAIN, ROUTED, Evaluation
 from listwright.training.evaluation.routing import RoutingEvaluation
-from listwright.training.reporting.fit_figures import metric_name
+from listwright.training.reporting.fit_figures import Facts, metric_name
 from listwright.training.reporting.fit_page import fit_page
 from listwright.training.reporting.goals_section import goal_lines
 from listwright.training.reporting.score_sections import score_lines
@@ -32,13 +31,8 @@ from listwright.training.reporting.sentences import (
     plain_sentence,
 )
 
-_NAMES = {
-    "input_order": "input order",
-    PLAIN: "LightGBM",
-    "first_stage": "first stage",
-    ROUTED: "routed",
-}
-_TABLE_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
+_NAMES = {"input_order": "input order", PLAIN: "LightGBM", "first_stage": "first stage", ROUTED: "routed"}
+TABLE_METRICS = ("ndcg@1", "ndcg@5", "ndcg@10", "hit@1", "mrr", "map", "err@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +80,12 @@ class Report:
     @property
     def names(self) -> dict[str, str]:
         """Names of the rankers for display."""
-        generalist = self.evaluation.generalist
-        own = "LightGBM + relative" if "relative" in self.first_stage else "LightGBM"
-        first = {} if brought_along(self.first_stage) else {"first_stage": own}
-        return {
-            **_NAMES,
-            **first,
-            **({} if generalist in _NAMES else {generalist: str(self.model["title"])}),
-            **self.titles,
-        }
+        names, generalist = dict(_NAMES), self.evaluation.generalist
+        if not brought_along(self.first_stage):
+            names["first_stage"] = "LightGBM + relative" if "relative" in self.first_stage else "LightGBM"
+        if generalist not in names:
+            names[generalist] = str(self.model["title"])
+        return names | dict(self.titles)
 
     def default_over_plain(self) -> dict[str, object] | None:
         """Return the gain of the default ranker over LightGBM without list-relative columns; None if there are none."""
@@ -104,9 +95,8 @@ class Report:
         return self._gain(ranker, PLAIN)
 
     def _gain(self, ranker: str, over: str) -> dict[str, object]:
-        mean, low, high = self.evaluation.gain(HEADLINE, ranker, over)
-        verdict = verdict_of(low, high)
-        return {"ranker": ranker, "metric": HEADLINE, "mean": mean, "low": low, "high": high, "verdict": verdict}
+        gain = self.evaluation.gain(HEADLINE, ranker, over)
+        return {"ranker": ranker, "metric": HEADLINE, **gain._asdict(), "verdict": verdict_of(gain.low, gain.high)}
 
     @property
     def sealed(self) -> dict[str, object]:
@@ -188,32 +178,35 @@ def _compact(text: str) -> str:
     return re.sub(r"\[[^\[\]{}]*\]", lambda row: re.sub(r"\n\s*", " ", row[0]), text)
 
 
-def conventions(evaluation: Evaluation, metric: str = HEADLINE) -> dict[str, dict[str, float]]:
+def conventions(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return the mean NDCG of every ranker under each of the three conventions for empty queries."""
     result: dict[str, dict[str, float]] = {}
     for convention in (0, 1, "drop"):
         under = replace(evaluation, protocol=EvalProtocol.model_validate({"empty_queries": convention}))
-        result[str(convention)] = {ranker: under.mean(metric, ranker) for ranker in evaluation.rankers}
+        result[str(convention)] = {ranker: under.mean(HEADLINE, ranker) for ranker in evaluation.rankers}
     return result
+
+
+def show_means(
+    metrics: Iterable[Facts], rankers: Mapping[str, str], columns: Sequence[str], title: str, console: Console
+) -> None:
+    """Print the means of rankers, by their names for display, and half the width of each interval."""
+    cells = {(metric["ranker"], metric["name"]): metric for metric in metrics}
+    rows = []
+    for ranker, name in rankers.items():
+        own = [cells.get((ranker, column)) for column in columns]
+        if any(own):
+            rows.append([name, *(f"{of['mean']:.4f}\n±{(of['high'] - of['low']) / 2:.3f}" if of else "" for of in own)])
+    print_table(console, title, ["ranker", *map(metric_name, columns)], rows)
 
 
 def show(report: Report, console: Console) -> None:
     """Print the table, the paired gain and the protocol."""
     evaluation, generalist = report.evaluation, report.evaluation.generalist
     names = report.names
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        title=f"Test split, {evaluation.queries} queries, through the sealed bundle",
-    )
-    table.add_column("ranker", no_wrap=True)
-    for name in _TABLE_METRICS:
-        table.add_column(metric_name(name), justify="right", no_wrap=True)
-    by_key = {(metric.ranker, metric.name): metric for metric in report.metrics}
-    for ranker in evaluation.rankers:
-        cells = [by_key[ranker, name] for name in _TABLE_METRICS]
-        table.add_row(names[ranker], *(f"{cell.mean:.4f}\n±{(cell.high - cell.low) / 2:.3f}" for cell in cells))
-    console.print(table)
+    title = f"Test split, {evaluation.queries} queries, through the sealed bundle"
+    rankers = {ranker: names[ranker] for ranker in evaluation.rankers}
+    show_means([metric.model_dump() for metric in report.metrics], rankers, TABLE_METRICS, title, console)
     _show_choice(report, console)
     for line in budget_sentences(report.budget):
         console.print(line)
@@ -252,14 +245,9 @@ def _show_choice(report: Report, console: Console) -> None:
     sentence = choice_sentence(report.default, report.names, report.budget, external=brought)
     if sentence is None:
         return
-    table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Compared" if brought else "Compared on held-out queries"
-    )
-    for name in ("ranker", "over", "NDCG gain, 95 % interval", "verdict"):
-        table.add_column(name)
-    for row in compared_rows(report.default, report.names, report.budget):
-        table.add_row(*row)
-    console.print(table)
+    title = "Compared" if brought else "Compared on held-out queries"
+    head = ("ranker", "over", "NDCG gain, 95 % interval", "verdict")
+    print_table(console, title, head, compared_rows(report.default, report.names, report.budget), texts=4)
     console.print(f"{sentence[0].upper()}{sentence[1:]}")
 
 
@@ -268,11 +256,8 @@ def _notes(report: Report, result: Verdict) -> Iterator[str]:
     generalist = report.evaluation.generalist
     changed = default_sentence(report.default, generalist)
     if changed is not None:
-        yield (
-            changed
-            if report.recipe.get("choice")
-            else f"{changed} This also applies to a model requested with --model."
-        )
+        forced = "" if report.recipe.get("choice") else " This also applies to a model requested with --model."
+        yield f"{changed}{forced}"
     elif report.default.get("compared"):
         return
     elif result == "harm":

@@ -178,8 +178,8 @@ def wins_sentence(facts: Facts) -> str:
     """Return how the gain is spread over queries."""
     won, lost, queries = facts["won"], facts["lost"], facts["queries"]
     same = queries - won - lost
-    shares = [_share(count, queries) for count in (won, lost, same)]
-    return "{} of queries gain, {} lose, {} stay the same".format(*shares)
+    shares = [count / max(1, queries) for count in (won, lost, same)]
+    return "{:.0%} of queries gain, {:.0%} lose, {:.0%} stay the same".format(*shares).replace("%", " %")
 
 
 def learning_sentence(model: Facts, ndcg_at: int) -> str:
@@ -276,18 +276,12 @@ def coverage_sentence(facts: Facts) -> str:
     clauses = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in parts if count]
     if not clauses:
         return f"Test rows look like training rows in all {facts['features']} features"
-    return f"Of {facts['features']} features, {_listed(clauses)} in the test rows"
+    *others, last = clauses
+    text = f"{', '.join(others)} and {last}" if others else last
+    return f"Of {facts['features']} features, {text} in the test rows"
 
 
 def latency_sentence(facts: Facts) -> str:
     """Return what a long list costs."""
     length, median, _slow = facts["rows"][-1]
     return f"The median latency for {length} candidates was {median:.1f} ms, over {facts['repeats']} lists"
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _share(count: int, of: int) -> str:
-    return f"{count / max(1, of):.0%}".replace("%", " %")

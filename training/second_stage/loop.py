@@ -152,7 +152,7 @@ def fit_network(
                 break
             number = done + 1
             if parallel is None:
-                epoch = run_epoch(model, optimizer, lists, spec, conf_weight, draws=(seed,), number=number)
+                epoch = _run_epoch(model, optimizer, lists, spec, conf_weight, draws=(seed,), number=number)
             else:
                 epoch = parallel.run(model, optimizer, number)
             values = _validate(model, held_out, valid, valid_scores, spec, number=epoch.number)
@@ -212,7 +212,7 @@ def loss_of(
     return rank_loss + conf_weight * confusion, float(rank_loss.detach()), float(confusion.detach())
 
 
-def run_epoch(
+def _run_epoch(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     lists: Lists,
@@ -223,16 +223,7 @@ def run_epoch(
     number: int,
     size: int | None = None,
 ) -> Epoch:
-    """Run one pass; its randomness depends on ``draws`` and its number alone, so that a resumed run repeats it.
-
-    Args:
-        model, optimizer: Model and optimizer, which are changed.
-        lists: Training lists.
-        spec, conf_weight: Second stage of the recipe, and weight of the confusion loss.
-        draws: Seed, and further numbers that tell this pass from others.
-        number: Number of the epoch, from 1.
-        size: Number of lists in a batch; None for the recipe's.
-    """
+    """Run one pass; its randomness depends on ``draws`` and its number alone, so that a resumed run repeats it."""
     started = time.perf_counter()
     rng = np.random.default_rng([*draws[:1], number, *draws[1:]])
     torch.manual_seed(int(rng.integers(2**62)))
@@ -517,7 +508,7 @@ class NetworkWorker:
         self._model.load_state_dict(weights)
         optimizer = torch.optim.Adam(self._model.parameters())
         optimizer.load_state_dict(state)
-        epoch = run_epoch(
+        epoch = _run_epoch(
             self._parallel,
             optimizer,
             self._lists,

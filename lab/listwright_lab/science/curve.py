@@ -38,7 +38,7 @@ from jaxtyping import Float, Int
 from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.relative import NUMBER_KINDS
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
+from listwright.training.evaluation.bootstrap import percentile_interval
 from listwright.training.first_stage import fit as first_stage
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.pipeline.steps import load
@@ -48,6 +48,7 @@ from listwright.training.second_stage import fit as second_stage
 from listwright.training.second_stage import loop
 from listwright.training.second_stage.batching import lists_for
 from listwright_lab import machine
+from listwright_lab.crossed_means import resample_crossed_means
 from listwright_lab.science.drawing import GREY, page, plain
 
 CUTOFF = 10

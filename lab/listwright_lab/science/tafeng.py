@@ -39,15 +39,16 @@ from listwright.ranking.atomic_file import atomic_file
 from listwright.training.data.dataset import Dataset, Splits
 from listwright.training.data.split import checked, merged
 from listwright.training.data.tables import tafeng
-from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
+from listwright.training.evaluation.bootstrap import percentile_interval
 from listwright.training.evaluation.protocol import evaluate
 from listwright.training.first_stage.lambdamart import query_ndcg
 from listwright.training.pipeline.budget import Budget
-from listwright.training.pipeline.run import run_on
+from listwright.training.pipeline.run import run
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice, Recipe
 from listwright_lab import machine
+from listwright_lab.crossed_means import resample_crossed_means
 from listwright_lab.science import curve
 from listwright_lab.science.budgeted import Values, twenty_lines
 from listwright_lab.science.plain_lightgbm import CUTOFF
@@ -97,7 +98,7 @@ def fit(recipe: Recipe, splits: Splits) -> tuple[Values, str]:
     """Return ``(N,)`` test NDCG of the default of a fit in its default time, and its name."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "tafeng" / "1"
-        run_on(recipe, splits, out, budget=Budget(None), console=Console(quiet=True))
+        run(recipe, splits, out, budget=Budget(None), console=Console(quiet=True))
         fitted = bundle.load(out)
     manifest = fitted.manifest
     values = evaluate(fitted.reranker, splits.test).values[manifest.strategy][f"ndcg@{CUTOFF}"]

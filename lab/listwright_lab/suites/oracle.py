@@ -19,7 +19,6 @@ from matplotlib.axes import Axes
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.scorers import OnnxScorer
 from listwright.training.console.progress import NO_TASK, Task
-from listwright.training.data.load import measurable
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.export.second_stages import to_onnx
 from listwright.training.first_stage import fit as first_stage
@@ -29,6 +28,7 @@ from listwright.training.recipe.config import LambdaMart, Recipe, Srm
 from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.second_stage.loop import query_ndcg
 from listwright.training.specialists.srm import fit_srm, lists_of
+from listwright_lab.suites.splits import measurable
 
 ACCURACIES = np.linspace(0.0, 1.0, 101)
 

@@ -19,7 +19,6 @@ from matplotlib.axes import Axes
 from rich.console import Console
 
 from listwright.training.console.progress import Task
-from listwright.training.data.load import measurable
 from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.evaluation.routing import RoutingEvaluation, evaluate_routing
 from listwright.training.job_folder import folder_of
@@ -28,6 +27,7 @@ from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import COLOURS, INK, PageFigure, PageSection, PageTable, plot, render
 from listwright.training.reporting.report import verdict
+from listwright_lab.suites.splits import measurable
 
 COVERAGES = np.linspace(0.0, 1.0, 101)
 

@@ -16,12 +16,13 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from listwright.training.cluster import side_by_side
 from listwright.training.console.bars import BAR, progress_bars
 from listwright.training.console.progress import NO_TASK, Task
-from listwright.training.data.load import announce, data_facts
+from listwright.training.data.load import announce
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe, Router, Srm
 from listwright.training.reporting.report import verdict
 from listwright_lab.suites import oracle, routing
 from listwright_lab.suites.results_folder import ResultsFolder
+from listwright_lab.suites.splits import data_facts
 
 ROUTING_COUNT = 3
 """K of the routing suite where neither recipe nor options name it."""

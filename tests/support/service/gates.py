@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from listwright.ranking.deadline import Deadline
-from listwright.service.pipeline import pool_for, run_in_turn
+from listwright.service.pipeline import _run_in_turn, pool_for
 
 
 class Request:
@@ -30,7 +30,7 @@ class Compute:
 
     async def run(self, gate, work, request):
         pool = pool_for(request.held, self.threads, self.pool)
-        return await run_in_turn(gate, pool, work, request.deadline, request.receive)
+        return await _run_in_turn(gate, pool, work, request.deadline, request.receive)
 
 
 def run(test):

@@ -160,13 +160,7 @@ def _parts(spec: LetorData, container: Container, names: list[str], *, fold: int
 
 
 def _single(
-    spec: LetorData,
-    container: Container,
-    names: dict[str, str],
-    *,
-    fold: int,
-    rng: np.random.Generator,
-    reader: Reader,
+    spec: LetorData, container: Container, names: dict[str, str], *, fold: int, rng: np.random.Generator, reader: Reader
 ) -> Splits:
     """Return the publisher's only split; validation queries are taken from training where none are published."""
     check_fold(fold, 1, str(container.path))
@@ -247,12 +241,12 @@ class Reader:
         def write(writer: ShardWriter) -> cache.Extras:
             groups = None if group_file is None else _read_groups(group_file)
             with opened() as (stream, size):
-                stream_into(writer, stream, source, groups=groups, task=_reading(self._progress, title, size))
+                _stream_into(writer, stream, source, groups=groups, task=_reading(self._progress, title, size))
             return {}
 
         if not self._on_disk:
             return cache.cached(digest, short, parse)
-        shards, _ = cache.stored(f"letor/{digest}", short, write)
+        shards = cache.stored(f"letor/{digest}", short, write)
         return dataset_of(shards, letor.letor_schema(shards.features.shape[1]))
 
 
@@ -310,7 +304,7 @@ def _read_groups(path: Path) -> Int[np.ndarray, " N"]:
     return np.array(sizes, dtype=np.int64)
 
 
-def stream_into(
+def _stream_into(
     writer: ShardWriter,
     stream: BinaryIO,
     source: str,
@@ -318,15 +312,7 @@ def stream_into(
     groups: Int[np.ndarray, " N"] | None = None,
     task: Task = NO_TASK,
 ) -> None:
-    """Parse a file, and write every query when it is complete.
-
-    Args:
-        writer: Writer that goes on behind its last whole shard: earlier queries are not parsed again.
-        stream, source, groups, task: Arguments of :func:`listwright.training.data.letor.text.read`.
-
-    Raises:
-        DataError: as :func:`listwright.training.data.letor.text.read`.
-    """
+    """Parse a file behind the writer's last whole shard, and write every query when it is complete."""
     line, count = writer.place or (1, 0)
     began: dict[str, int | None] = dict.fromkeys(writer.qids())
     rest: Block | None = None

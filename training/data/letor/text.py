@@ -27,14 +27,7 @@ from listwright.ranking.errors import DataError
 from listwright.ranking.features import Feature, FeatureSchema, spelled
 from listwright.training.console.progress import NO_TASK, Task
 from listwright.training.data.dataset import Dataset
-from listwright.training.data.letor.fast import (
-    FLOAT32_BOUND,
-    MAX_INDEX,
-    MAX_LABEL,
-    MISSING_DOUBLE,
-    Block,
-    parse_fast,
-)
+from listwright.training.data.letor.fast import FLOAT32_BOUND, MAX_INDEX, MAX_LABEL, MISSING_DOUBLE, Block, parse_fast
 
 CHUNK_BYTES = 2 * 2**20
 """Small enough for its arrays to stay in the processor's cache, large enough for the vector operations to pay."""
@@ -54,11 +47,7 @@ except ImportError:  # there was no C compiler
 
 
 def read(
-    stream: BinaryIO,
-    source: str,
-    *,
-    groups: Int[np.ndarray, " N"] | None = None,
-    task: Task = NO_TASK,
+    stream: BinaryIO, source: str, *, groups: Int[np.ndarray, " N"] | None = None, task: Task = NO_TASK
 ) -> Dataset:
     """Parse a whole file.
 

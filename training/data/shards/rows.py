@@ -130,12 +130,6 @@ def with_column(features: Features, values: Float[np.ndarray, " R"]) -> Features
     return np.column_stack([features, values.astype(np.float32)])
 
 
-def in_memory(features: Features) -> Float[np.ndarray, "R D"]:
-    """Return the features as an array."""
-    rows: Float[np.ndarray, "R D"] = features[:]
-    return rows
-
-
 class SelectedRows(Rows):
     """Selected rows of other rows, in the order of the selection."""
 

@@ -44,16 +44,7 @@ _AGAIN = "delete the folder, and the same command makes it again"
 
 
 class QueryBlock(NamedTuple):
-    """The rows of some whole queries.
-
-    Args:
-        features: ``(R, D)``.
-        labels: ``(R,)`` int32.
-        lengths: ``(N,)`` numbers of rows of the queries.
-        qids: N query ids.
-        weights: ``(R,)`` weights of the rows; None: all alike.
-        goals: ``(R,)`` values of each goal besides the label, by name.
-    """
+    """The rows of some whole queries: fields of a dataset, with the lengths of the lists in place of offsets."""
 
     features: Float[np.ndarray, "R D"]
     labels: Int[np.ndarray, " R"]
@@ -65,17 +56,7 @@ class QueryBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The contents of a folder of shards.
-
-    Args:
-        features: ``(R, D)``, on disk.
-        labels: ``(R,)`` int32.
-        offsets: ``(N + 1,)`` int64.
-        qids: N query ids.
-        weights: ``(R,)`` weights of the rows; None: all alike.
-        goals: ``(R,)`` values of each goal besides the label, by name.
-        facts: Facts of the data from the writer.
-    """
+    """The contents of a folder of shards: fields of a dataset, and the facts that its writer gave."""
 
     features: Rows
     labels: Int[np.ndarray, " R"]
@@ -86,26 +67,15 @@ class Stored:
     facts: dict[str, Any]
 
 
-class ShardRows(Rows):
-    """The rows of one file, padded with zeros where other files are wider.
-
-    Args:
-        path: Path of the file.
-        count: Number of rows in the file.
-        own: Number of columns in the file.
-        width: Number of columns after padding.
-    """
+class _ShardRows(Rows):
+    """The rows of one file, padded with zeros where other files are wider."""
 
     def __init__(self, path: Path, count: int, own: int, width: int) -> None:
         super().__init__(count, width)
         self._path, self._own = path, own
 
     def pick(self, rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, "M D"]:
-        """Return some rows, as :meth:`~listwright.training.data.shards.rows.Rows.pick`; neighbours are read at once.
-
-        Raises:
-            DataError: if the file is shorter than it was written, or cannot be read.
-        """
+        """Return some rows by their numbers; neighbours are read at once. See :meth:`Rows.pick`."""
         values = np.empty((len(rows), self._own), dtype=np.float32)
         try:
             file = os.open(self._path, os.O_RDONLY)
@@ -251,7 +221,7 @@ def open_shards(folder: Path, *, check: bool = True) -> Stored:
         if check:
             _check_digest(rows, shard["sha256"])
         _check_digest(arrays_file, shard["beside"])
-        parts.append(ShardRows(rows, shard["rows"], shard["width"], width))
+        parts.append(_ShardRows(rows, shard["rows"], shard["width"], width))
         with np.load(arrays_file, allow_pickle=False) as arrays:
             beside.append(dict(arrays))
     lengths = np.concatenate([arrays["lengths"] for arrays in beside])

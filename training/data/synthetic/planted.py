@@ -113,10 +113,7 @@ def _lengths(spec: SyntheticData, rng: np.random.Generator) -> Int[np.ndarray, "
 
 
 def _grades(
-    utilities: Float[np.ndarray, " R"],
-    offsets: Int[np.ndarray, " O"],
-    query_of: Int[np.ndarray, " R"],
-    levels: int,
+    utilities: Float[np.ndarray, " R"], offsets: Int[np.ndarray, " O"], query_of: Int[np.ndarray, " R"], levels: int
 ) -> Int[np.ndarray, " R"]:
     """Assign grades by rank within the query: most candidates 0, each grade half as common as the one below."""
     order = np.lexsort((utilities, query_of))  # worst first within each query
@@ -141,10 +138,7 @@ def _schema(spec: SyntheticData) -> FeatureSchema:
 
 
 def context_effects(
-    spec: SyntheticData,
-    better: Float[np.ndarray, "R F"],
-    kinds: Int[np.ndarray, " R"],
-    offsets: Int[np.ndarray, " O"],
+    spec: SyntheticData, better: Float[np.ndarray, "R F"], kinds: Int[np.ndarray, " R"], offsets: Int[np.ndarray, " O"]
 ) -> Float[np.ndarray, " R"]:
     """Return the effect of the list on the utility of every candidate.
 

@@ -173,10 +173,7 @@ def write(out: Path, queries: int, features: int, *, length: int, longest: int, 
             yield _frame(block)
             task.reach(block.first + len(block.lengths))
 
-    with (
-        disk_full_as_data_error(out.parent, "make some, or choose another --out"),
-        atomic_file(out) as file,
-    ):
+    with disk_full_as_data_error(out.parent, "make some, or choose another --out"), atomic_file(out) as file:
         (_write_text if out.suffix == ".txt" else _write_table)(file, out.suffix, draw_frames())
         _check_absent(out)
     return rows

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import ValidationError
 
 from listwright.ranking.features import Feature, FeatureSchema
@@ -60,48 +60,36 @@ def whole_labels(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
         DataError: if one is missing, negative, fractional or too large.
     """
     values = floats(numbers_in(column, booleans=True))
-    bad = ~((values >= 0) & (values <= MAX_LABEL) & (np.floor(values) == values))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise fault(column, f"{WHOLE_LABEL}; found {column[row]!r}", row)
+    check_cells(column, (values >= 0) & (values <= MAX_LABEL) & (np.floor(values) == values), WHOLE_LABEL, fault)
     return values.astype(np.int32)
 
 
-def row_weights(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
-    """Return the weight of each row.
+def amounts(column: pl.Series, fault: Fault, what: str = "a weight") -> Float[np.ndarray, " R"]:
+    """Return the weight of each row, or its value for a goal.
 
     Raises:
-        DataError: if a weight is missing, text, negative or infinite.
+        DataError: if one is missing, text, negative or infinite.
     """
-    return _amounts(column, fault, "a weight")
-
-
-def goal_values(column: pl.Series, fault: Fault) -> Float[np.ndarray, " R"]:
-    """Return the value of each row for a goal besides the label.
-
-    Raises:
-        DataError: if a value is missing, text, negative or infinite.
-    """
-    return _amounts(column, fault, "the value of a goal")
-
-
-def _amounts(column: pl.Series, fault: Fault, what: str) -> Float[np.ndarray, " R"]:
     values = floats(numbers_in(column, booleans=True))
-    bad = ~((values >= 0.0) & np.isfinite(values))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise fault(column, f"expected {what}, a finite number from 0; found {column[row]!r}", row)
+    check_cells(column, (values >= 0.0) & np.isfinite(values), f"expected {what}, a finite number from 0", fault)
     return np.array(values, dtype=np.float64)
 
 
-def features_of(
-    frame: pl.DataFrame, categories: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
-) -> tuple[Float[np.ndarray, "R D"], FeatureSchema]:
-    """Return features and their schema: text, booleans and the columns ``categories`` become categories, sorted.
+def check_cells(column: pl.Series, right: Bool[np.ndarray, " R"], expected: str, fault: Fault) -> None:
+    """Raise DataError for the first cell of a column that is not right, with what is expected there."""
+    if not right.all():
+        row = int(np.argmin(right))
+        raise fault(column, f"{expected}; found {column[row]!r}", row)
+
+
+def feature_of(
+    column: pl.Series, categories: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
+) -> tuple[Float[np.ndarray, " R"], Feature]:
+    """Return values and description of one column: a category, sorted, where it holds text or booleans.
 
     Args:
-        frame: Frame of the feature columns alone.
-        categories: Columns that are categories whatever their type.
+        column: Column of any type.
+        categories: Names of columns that are categories whatever their type.
         fault: Function that creates the error for a wrong value.
         leave_out: Remedy of the error: the way to leave out a column that cannot be used.
         split_by: Remedy of the error: the way to split queries by a column of times, with ``{}`` for its name; empty
@@ -112,29 +100,17 @@ def features_of(
             its texts are numbers, and others are not, or are written as ``1,234.50``; or if a number is infinite as
             float32.
     """
-    features = np.empty((frame.height, frame.width), dtype=np.float32)
-    schema = []
-    for d, column in enumerate(frame.iter_columns()):
-        features[:, d], feature = feature_of(column, categories, fault, leave_out=leave_out, split_by=split_by)
-        schema.append(feature)
-    return features, FeatureSchema(features=tuple(schema))
-
-
-def feature_of(
-    column: pl.Series, categories: frozenset[str], fault: Fault, *, leave_out: str, split_by: str = ""
-) -> tuple[Float[np.ndarray, " R"], Feature]:
-    """Return values and description of one column; see :func:`features_of`."""
     if not is_usable(column):
         raise fault(column, f"holds {column.dtype}, neither numbers nor text: {leave_out}")
     if column.name in categories:
         return _category(column, fault)
-    numbers_of_column = numbers_in(column)
+    numbers_of_column, expected = numbers_in(column), "expected a number, as most rows have; found"
     match kind_of(column, numbers_of_column):
         case "numbers" | None:
             if len(numbers_of_column.wrong):
                 row = int(numbers_of_column.wrong[0])
                 advice = "leave such cells empty (a missing value), or say that the column holds categories"
-                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {advice}", row)
+                raise fault(column, f"{expected} {column[row]!r}: {advice}", row)
             return _float32(column, numbers_of_column.values, fault), _feature(column, None, fault)
         case "times":
             first = column.drop_nulls()[0]
@@ -145,11 +121,9 @@ def feature_of(
             written = written_numbers(column, numbers_of_column)
             number_count = len(column) - numbers_of_column.values.null_count()
             if len(written) and number_count + len(written) >= len(numbers_of_column.wrong) - len(written):
-                row = int(written[0])
-                advice = (
-                    "write digits and a decimal point only, such as 1234.5, or say that the column holds categories"
-                )
-                raise fault(column, f"expected a number, as most rows have; found {column[row]!r}: {advice}", row)
+                row, remedy = int(written[0]), "write digits and a decimal point only, such as 1234.5"
+                advice = f"{remedy}, or say that the column holds categories"
+                raise fault(column, f"{expected} {column[row]!r}: {advice}", row)
     return _category(column, fault)
 
 
@@ -227,10 +201,7 @@ def _float32(column: pl.Series, values: pl.Series, fault: Fault) -> Float[np.nda
     wide = values.to_numpy() if values.dtype == pl.Float32 else values.cast(pl.Float64).to_numpy()
     with np.errstate(over="ignore"):
         numbers: Float[np.ndarray, " R"] = wide.astype(np.float32)
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        row = int(np.argmax(infinite))
-        raise fault(column, f"expected a number that fits float32; found {column[row]!r}", row)
+    check_cells(column, ~np.isinf(numbers), "expected a number that fits float32", fault)
     return numbers
 
 

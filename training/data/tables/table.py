@@ -40,13 +40,13 @@ from listwright.training.data.shards.shards import QueryBlock, ShardWriter
 from listwright.training.data.sources import SPLIT_SOURCES, file_digest, files_by_split, is_index
 from listwright.training.data.split import by_name, by_query, by_time, check_fold, checked
 from listwright.training.data.tables.columns import (
+    amounts,
+    check_cells,
     encoded,
     feature_of,
     floats,
-    goal_values,
     grouped,
     kind_of,
-    row_weights,
     whole_labels,
 )
 from listwright.training.data.tables.frames import (
@@ -72,8 +72,6 @@ _NAMES = ("text", "booleans")
 
 _SPLIT_OF = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "vali", "dev"), "valid")
 """Names of a row's split in a table, and the splits that they mean."""
-
-PLACE = "expected the shown place of the candidate, a whole number from 1"
 
 
 def load(
@@ -131,14 +129,7 @@ def load(
 
 
 class ReadTable(NamedTuple):
-    """A table as it was read.
-
-    Args:
-        dataset: Queries of the table; categories are sorted by name.
-        name: Name of the file.
-        marks: ``N`` times or names of splits by which the queries are split; empty for a random split.
-        rounding, notes: Values for :class:`listwright.training.data.dataset.Splits`.
-    """
+    """A table as it was read: what its queries are split by, and parts of :class:`Splits`; categories are sorted."""
 
     dataset: Dataset
     name: str
@@ -177,7 +168,7 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
 
     def write(writer: ShardWriter) -> Extras:
         with _scratch() if on_disk else nullcontext(Path()) as folder:
-            table = open_table(path, folder)
+            table = _open_table(path, folder)
             _check_named(spec, [table])
             return _streamed(writer, spec, table, progress, _split_by(spec.split))
 
@@ -189,9 +180,7 @@ def read(spec: TableData, source: str, *, on_disk: bool = False, progress: Progr
 def _read_splits(
     spec: TableData, files: dict[str, Path], on_disk: bool, progress: Progress
 ) -> tuple[list[Dataset], tuple[Rounding, ...], tuple[str, ...]]:
-    """Read one dataset per file, and the further parts of :class:`listwright.training.data.dataset.Splits`: the
-    training table fixes the columns and which of them are categories.
-    """
+    """Read a dataset of each file, what float32 merges, and notes; the training table fixes columns and categories."""
     for path in files.values():
         check_table(path)
     digest, ignore = _digest(spec, files.values()), frozenset(spec.ignore)
@@ -201,7 +190,7 @@ def _read_splits(
         whole = [read(path) for path in files.values()]
         _check_named(spec, whole)
         unnamed = [_unnamed(spec, table) for table in whole]
-        same = with_same_columns(whole, ignore=ignore.union(*unnamed), known_columns=known_columns)
+        same = _with_same_columns(whole, ignore.union(*unnamed), known_columns)
         column_names = [[*table.frame.columns, *more] for table, more in zip(same, unnamed, strict=True)]
         return {split: table.select(names) for split, table, names in zip(files, whole, column_names, strict=True)}
 
@@ -216,7 +205,7 @@ def _read_splits(
         return dict(zip(files, [first, *(_parsed(later, table) for table in others)], strict=True))
 
     with _scratch() as folder:
-        opened = cache(lambda: tables(partial(open_table, scratch=folder)))
+        opened = cache(lambda: tables(partial(_open_table, scratch=folder)))
 
         def write(split: str, spec_of_split: TableData, writer: ShardWriter) -> Extras:
             return _streamed(writer, spec_of_split, opened()[split], progress)
@@ -244,7 +233,8 @@ def _scratch() -> Iterator[Path]:
 
 
 def _stored(digest: str, path: Path, write: Callable[[ShardWriter], Extras]) -> tuple[Dataset, Extras]:
-    shards, beside = stored(f"table/{digest}", path.name, write)
+    shards = stored(f"table/{digest}", path.name, write)
+    beside = shards.facts["beside"]
     schema = FeatureSchema(features=tuple(Feature.model_validate(feature) for feature in beside["features"]))
     return dataset_of(shards, schema), beside
 
@@ -263,13 +253,16 @@ def _check_named(spec: TableData, tables: Sequence[Table]) -> None:
         for name, option in ((spec.weight, "--weight"), (spec.position, "--position")):
             if name is not None:
                 table.find_column(name, option)
-        for option, names in (("--categorical", spec.categorical), ("--goal", spec.goals)):
-            for name in names:
-                table.find_column(name, option)
+        for name in spec.categorical:
+            table.find_column(name, "--categorical")
     others = {*_special_columns(spec.model_copy(update={"goals": ()})), *spec.categorical, *spec.ignore}
     for number, name in enumerate(spec.goals):
+        if "=" in name and name not in tables[0].frame.columns:
+            raise RecipeError(f"--goal {name}: no column; expected NAME, NAME=WEIGHT from 0, or NAME>=RATIO above 0")
         if name in others or name in spec.goals[:number]:
             raise RecipeError(f"--goal {name}: another option or goal names that column already: leave one out")
+        for table in tables:
+            table.find_column(name, "--goal")
     if spec.split.by != "random":
         tables[0].find_column(spec.split.column, _OPTION[spec.split.by])
     for name in spec.ignore:
@@ -281,38 +274,51 @@ def _parsed(spec: TableData, table: Table, split_by: str = "") -> tuple[Dataset,
     """Return the dataset, what its queries are split by, and which numbers float32 merges."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
-    features, schema = np.empty((dataset.rows, len(names)), dtype=np.float32), []
-    rounding, notes = list[Rounding](), _notes(spec, table)
-    for d, column in enumerate(table.frame.select(names).iter_columns()):
-        values, feature, merging, remarks = _feature(spec, table, column, split_by)
-        features[:, d] = values[order]
-        schema.append(feature)
-        rounding += merging
-        notes += remarks
-    whole = replace(dataset, features=features, schema=FeatureSchema(features=tuple(schema)))
-    return whole, {"marks": marks_of(spec.split, table, dataset, order), "rounding": rounding, "notes": notes}
+    features = np.empty((dataset.rows, len(names)), dtype=np.float32)
+
+    def keep(place: int, values: Float[np.ndarray, " R"]) -> None:
+        features[:, place] = values[order]
+
+    schema, beside = _described(spec, table, names, split_by, keep)
+    whole = replace(dataset, features=features, schema=schema)
+    return whole, {"marks": _marks_of(spec.split, table, dataset, order), **beside}
 
 
 def _streamed(writer: ShardWriter, spec: TableData, table: Table, progress: Progress, split_by: str = "") -> Extras:
     """Write the rows into shards, after reading every column once for its kind; return the same as :func:`_parsed`."""
     names = _feature_columns(spec, table)
     order, dataset = _judged(spec, table)
-    check_together(table, str(spec.qid), order, dataset)
-    features, rounding, notes = [], list[Rounding](), _notes(spec, table)
+    _check_together(table, str(spec.qid), order, dataset)
     looking = progress.begin(f"Looking through {table.path.name}, columns", len(names))
-    columns = table.frame.select(names)
-    for column in columns.iter_columns():
-        _, feature, merging, remarks = _feature(spec, table, column, split_by)
-        features.append(feature)
-        rounding += merging
-        notes += remarks
-        looking.reach(len(features))
-    marks = marks_of(spec.split, table, dataset, order)
+    schema, beside = _described(spec, table, names, split_by, lambda place, _values: looking.reach(place + 1))
+    marks = _marks_of(spec.split, table, dataset, order)
     writing = progress.begin(f"Writing shards of {table.path.name}, rows", dataset.rows)
+    columns = table.frame.select(names)
     assert isinstance(columns, ColumnFile)
-    stream_into(writer, columns, dataset, FeatureSchema(features=tuple(features)), table.fault, writing)
-    described = [feature.model_dump(mode="json") for feature in features]
-    return {"marks": marks, "rounding": rounding, "notes": notes, "features": described}
+    _stream_into(writer, columns, dataset, schema, table.fault, writing)
+    return {"marks": marks, **beside, "features": schema.model_dump(mode="json")["features"]}
+
+
+def _described(
+    spec: TableData,
+    table: Table,
+    names: list[str],
+    split_by: str,
+    keep: Callable[[int, Float[np.ndarray, " R"]], None],
+) -> tuple[FeatureSchema, Extras]:
+    """Return the schema of the feature columns, what float32 merges, and notes; pass each column's values on."""
+    features, rounding, notes = list[Feature](), list[Rounding](), _notes(spec, table)
+    categories = table.categories.union(spec.categorical)
+    for place, column in enumerate(table.frame.select(names).iter_columns()):
+        values, feature = feature_of(column, categories, table.fault, leave_out="--ignore it", split_by=split_by)
+        features.append(feature)
+        if feature.kind == "numeric":
+            loss = rounding_of(numbers_in(column).values)
+            note = coded_note(column, f"say --categorical {column.name}")
+            rounding += [] if loss is None else [loss]
+            notes += [] if note is None else [note]
+        keep(place, values)
+    return FeatureSchema(features=tuple(features)), {"rounding": rounding, "notes": notes}
 
 
 def _feature_columns(spec: TableData, table: Table) -> list[str]:
@@ -348,24 +354,11 @@ def _judged(spec: TableData, table: Table) -> tuple[Int[np.ndarray, " R"], Datas
     frame = table.frame
     order, offsets, qids = grouped(frame[str(spec.qid)], table.fault)
     labels = whole_labels(frame[str(spec.label)], table.fault)[order]
-    weights = weights_of(spec, table, order, labels, offsets)
     none = np.broadcast_to(np.float32(0.0), (len(order), 1))
     schema = FeatureSchema(features=(Feature(name="none yet"),))
-    goals = {name: goal_values(frame[name], table.fault)[order] for name in spec.goals}
-    return order, Dataset(none, labels, offsets, qids, schema, weights=weights, goals=goals)
-
-
-def _feature(
-    spec: TableData, table: Table, column: pl.Series, split_by: str
-) -> tuple[Float[np.ndarray, " R"], Feature, list[Rounding], list[str]]:
-    """Return values and description of one column, what float32 merges of its numbers, and notes."""
-    categories = table.categories.union(spec.categorical)
-    values, feature = feature_of(column, categories, table.fault, leave_out="--ignore it", split_by=split_by)
-    if feature.kind == "categorical":
-        return values, feature, [], []
-    loss = rounding_of(numbers_in(column).values)
-    note = coded_note(column, f"say --categorical {column.name}")
-    return values, feature, [] if loss is None else [loss], [] if note is None else [note]
+    goals = {name: amounts(frame[name], table.fault, "the value of a goal")[order] for name in spec.goals}
+    unweighted = Dataset(none, labels, offsets, qids, schema, goals=goals)
+    return order, replace(unweighted, weights=_weights(spec, table, order, unweighted))
 
 
 def _rounding(*tables: Extras) -> tuple[Rounding, ...]:
@@ -378,37 +371,20 @@ def _split_by(split: TableSplit) -> str:
     return ", or split by it with --split time --time-column {}" if split.by == "random" else ""
 
 
-def with_same_columns(tables: Sequence[Table], *, ignore: frozenset[str], known_columns: frozenset[str]) -> list[Table]:
-    """Return the tables with the same columns, of the same kinds.
-
-    Args:
-        tables: Tables, the first of which fixes columns and kinds.
-        ignore: Names of columns that are not looked at.
-        known_columns: Names of the columns of ids, labels and categories, whose kind is known.
-
-    Returns:
-        The tables, with the columns of the first in its order; ignored ones are left out.
-
-    Raises:
-        DataError: if a file lacks a column, or a column holds text in one file and numbers in another; names both.
-    """
-    columns = _same_columns(tables, ignore)
-    unknown = [name for name in columns if name not in known_columns]
-    for alike in zip(*(table.frame.select(unknown).iter_columns() for table in tables), strict=True):
-        _check_kinds(alike, tables)
-    return [table.select(columns) for table in tables]
-
-
-def _same_columns(tables: Sequence[Table], ignore: frozenset[str]) -> list[str]:
-    everywhere = [name for name in dict.fromkeys(n for t in tables for n in t.frame.columns) if name not in ignore]
+def _with_same_columns(tables: Sequence[Table], ignore: frozenset[str], known: frozenset[str]) -> list[Table]:
+    """Return the tables with the columns of the first, of the same kinds but for those whose kind is known."""
     names = [set(table.frame.columns) for table in tables]
-    for name in everywhere:
+    for name in dict.fromkeys(name for table in tables for name in table.frame.columns if name not in ignore):
         has = [name in there for there in names]
         if not all(has):
             lacking, having = tables[has.index(False)], tables[has.index(True)]
             fault = f"has no column {name!r}, {having.path} has: add it, or --ignore {in_list(name)}"
             raise DataError(lacking.path, fault)
-    return [name for name in tables[0].frame.columns if name not in ignore]
+    columns = [name for name in tables[0].frame.columns if name not in ignore]
+    unknown = [name for name in columns if name not in known]
+    for alike in zip(*(table.frame.select(unknown).iter_columns() for table in tables), strict=True):
+        _check_kinds(alike, tables)
+    return [table.select(columns) for table in tables]
 
 
 def _check_kinds(columns: Sequence[pl.Series], tables: Sequence[Table]) -> None:
@@ -429,12 +405,8 @@ def _check_kinds(columns: Sequence[pl.Series], tables: Sequence[Table]) -> None:
         raise text.fault(column, f"holds {text_there}, but numbers in {other.path}; {remedy}", row)
 
 
-def marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.ndarray, " R"]) -> list[Time]:
-    """Return the value that each query is split by.
-
-    Raises:
-        DataError: if a query has no time, a row no split, or a query stands in two splits; names the line.
-    """
+def _marks_of(split: TableSplit, table: Table, dataset: Dataset, order: Int[np.ndarray, " R"]) -> list[Time]:
+    """Return the value that each query is split by."""
     if split.by == "random":
         return []
     column, first = table.frame[str(split.column)], order[dataset.offsets[:-1]]
@@ -467,29 +439,19 @@ def _names(column: pl.Series, fault: Fault) -> list[str]:
     return names.to_list()
 
 
-def weights_of(
-    spec: TableData,
-    table: Table,
-    order: Int[np.ndarray, " R"],
-    labels: Int[np.ndarray, " R"],
-    offsets: Int[np.ndarray, " O"],
+def _weights(
+    spec: TableData, table: Table, order: Int[np.ndarray, " R"], unweighted: Dataset
 ) -> Float[np.ndarray, " R"] | None:
-    """Return the weight of each row; None if all are alike.
-
-    Args:
-        spec: Names of the columns, and propensities.
-        table: Table of the rows.
-        order: ``(R,)`` permutation of the rows that brings queries together.
-        labels, offsets: ``(R,)`` labels and ``(N + 1,)`` bounds of the lists in that order.
-
-    Raises:
-        DataError: if a weight or a place is none.
-    """
-    weights = None if spec.weight is None else row_weights(table.frame[spec.weight], table.fault)[order]
+    """Return the weight of each row in the order that brings queries together; None if all are alike."""
+    weights = None if spec.weight is None else amounts(table.frame[spec.weight], table.fault)[order]
     if spec.propensity is None:
         return weights
-    places = shown_places(table.frame[spec.propensity.column], table.fault)[order]
-    inverse = inverse_propensities(labels, places, offsets, spec.propensity)
+    column = table.frame[spec.propensity.column]
+    places = floats(numbers_in(column))
+    expected = "expected the shown place of the candidate, a whole number from 1"
+    check_cells(column, (places >= 1.0) & (places < 2.0**31) & (np.floor(places) == places), expected, table.fault)
+    whole = places.astype(np.int64)[order]
+    inverse = inverse_propensities(unweighted.labels, whole, unweighted.offsets, spec.propensity)
     return inverse if weights is None else weights * inverse
 
 
@@ -520,31 +482,8 @@ def inverse_propensities(
     return weights
 
 
-def shown_places(column: pl.Series, fault: Fault) -> Int[np.ndarray, " R"]:
-    """Return places from 1.
-
-    Raises:
-        DataError: if one is missing, fractional or below 1; names the line.
-    """
-    values = floats(numbers_in(column))
-    bad = ~((values >= 1.0) & (values < 2.0**31) & (np.floor(values) == values))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise fault(column, f"{PLACE}; found {column[row]!r}", row)
-    places: Int[np.ndarray, " R"] = values.astype(np.int64)
-    return places
-
-
-def open_table(path: Path, scratch: Path) -> Table:
-    """Open a CSV or Parquet file like :func:`listwright.training.data.tables.frames.read_table`, but not into memory.
-
-    Args:
-        path: Path of the file.
-        scratch: Folder for the columns of a CSV file as Parquet.
-
-    Raises:
-        DataError: if it cannot be read, or has no rows.
-    """
+def _open_table(path: Path, scratch: Path) -> Table:
+    """Open a file like ``read_table``, but leave the rows of CSV on disk: in a folder, as Parquet."""
     if is_parquet(path):
         return read_table(path)
     columns_path = scratch / f"{len(list(scratch.iterdir()))}.parquet"
@@ -567,7 +506,7 @@ def _as_parquet(path: Path, target: Path) -> None:
         check_fields(path)
 
 
-def check_together(table: Table, qid: str, order: Int[np.ndarray, " R"], dataset: Dataset) -> None:
+def _check_together(table: Table, qid: str, order: Int[np.ndarray, " R"], dataset: Dataset) -> None:
     """Raise DataError unless the rows of every query are together."""
     apart = np.flatnonzero(order != np.arange(len(order)))
     if len(apart) == 0:
@@ -581,19 +520,10 @@ def check_together(table: Table, qid: str, order: Int[np.ndarray, " R"], dataset
     raise table.fault(table.frame[qid], fault, int(order[first]))
 
 
-def stream_into(
+def _stream_into(
     writer: ShardWriter, columns: ColumnFile, dataset: Dataset, schema: FeatureSchema, fault: Fault, task: Task
 ) -> None:
-    """Write the rows of a table.
-
-    Args:
-        writer: Writer that goes on behind its last whole shard.
-        columns: Feature columns.
-        dataset: Labels, lists, ids, weights and goals of all rows; its features are not looked at.
-        schema: Schema of the features.
-        fault: Function that creates the error for a wrong value.
-        task: Report of the rows written.
-    """
+    """Write the rows of feature columns behind the last whole shard, with all else that a dataset has."""
     first = writer.rows
     rest = np.empty((0, len(schema)), dtype=np.float32)
     for frame in columns.batches(first):

@@ -190,8 +190,7 @@ def read_transactions(path: Path) -> pl.DataFrame:
             raise DataError(path, fault)
         cells = text.select(pl.col(name).str.strip_chars().alias(own) for name, own in _COLUMNS.items())
         return cells.with_columns(
-            pl.col("day").str.to_date("%m/%d/%Y"),
-            pl.col("amount", "cost", "paid").cast(pl.Float64),
+            pl.col("day").str.to_date("%m/%d/%Y"), pl.col("amount", "cost", "paid").cast(pl.Float64)
         )
     except pl.exceptions.PolarsError as error:
         fault = f"cannot be read as Ta Feng's transactions: {str(error).partition(chr(10))[0]}"

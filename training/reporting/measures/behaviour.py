@@ -72,11 +72,7 @@ class RankedQuery:
 
 
 def measure_second_stage(
-    reranker: Reranker,
-    test: Dataset,
-    evaluation: Evaluation,
-    network: FittedNetwork,
-    metric: str,
+    reranker: Reranker, test: Dataset, evaluation: Evaluation, network: FittedNetwork, metric: str
 ) -> dict[str, object]:
     """Measure for ``report.json`` what the second stage does on the test split; the same values at every run.
 
@@ -91,20 +87,23 @@ def measure_second_stage(
     names = tuple(by_ranker[ranker])
     filled = {name: np.nan_to_num(by_ranker[name][metric], nan=0.0) for name in (ranker, "first_stage")}
     picked = spread(len(test), MOST_QUERIES)
+    stage = reranker.manifest.second_stage
     assert evaluation.ranked is not None
+    assert stage is not None
+    relative = reranker.relative if stage.relative else None
     queries = look(evaluation.ranked, test, picked, ranker)
     measured = [evaluation.protocol.apply(by_ranker[name][metric]) for name in (ranker, "first_stage")]
     return {
         "learning": _learning(network),
         "gains": [
-            {"metric": name, **dict(zip(("mean", "low", "high"), gain, strict=True))}
+            {"metric": name, **gain._asdict()}
             for name, gain in zip(names, evaluation.gains(names, ranker, "first_stage"), strict=True)
         ],
         "wins": {"metric": metric, **wins(measured[0] - measured[1])},
         "looked_at": len(queries),
         "movement": movement(queries),
         "scores": scores(queries),
-        "attention": _attention(network.module, reranker, queries),
+        "attention": attention(network.module, stage.first_stage_score, queries, relative),
         "anomaly": anomaly(reranker, queries, (filled[ranker] - filled["first_stage"])[picked]),
     }
 
@@ -215,13 +214,6 @@ def anomaly(
     return {"columns": ["queries", "from", "to", "gain", "low", "high"], "bins": rows, "gap": gap}
 
 
-def _attention(module: nn.Module, reranker: Reranker, queries: Sequence[RankedQuery]) -> dict[str, object] | None:
-    stage = reranker.manifest.second_stage
-    if stage is None:
-        return None
-    return attention(module, stage.first_stage_score, queries, reranker.relative if stage.relative else None)
-
-
 def _learning(network: FittedNetwork) -> dict[str, object]:
     """Return the epochs, thinned out where there are very many; the best one stays."""
     history = network.history
@@ -257,33 +249,21 @@ def attention(
     for query in queries:
         if query.reranked.sum() < 2:
             continue
-        weights = _attention_weights(preprocess, network, first_stage_score, relative, query)
-        ranks = query.first_ranks[query.reranked]
-        for rank, weight in zip(ranks, weights * len(weights), strict=True):
+        features = query.features if relative is None else relative.widened(query.features)
+        rows = features[query.reranked]
+        if first_stage_score:
+            rows = np.column_stack([rows, query.first_scores[query.reranked].astype(np.float32)])
+        with torch.inference_mode():
+            inputs = preprocess(torch.from_numpy(rows))[None]
+            weights = (
+                network.represent(inputs).attention if isinstance(network, QilcmNetwork) else network.attention(inputs)
+            )
+        shares = weights[0].double().numpy() * len(rows)
+        for rank, share in zip(query.first_ranks[query.reranked], shares, strict=True):
             if rank <= MOST_ATTENTION_RANKS:
-                by_rank[rank - 1].append(float(weight))
+                by_rank[rank - 1].append(float(share))
     rows = [[len(weights_at_rank), *mean_and_half(weights_at_rank)] for weights_at_rank in by_rank if weights_at_rank]
     return {"columns": ["lists", "mean", "low", "high"], "by_rank": rows} if rows else None
-
-
-def _attention_weights(
-    preprocess: Preprocess,
-    network: QilcmNetwork | Qilcm2Network,
-    first_stage_score: bool,
-    relative: RelativeColumns | None,
-    query: RankedQuery,
-) -> Float[np.ndarray, " C"]:
-    features = query.features if relative is None else relative.widened(query.features)
-    rows = features[query.reranked]
-    if first_stage_score:
-        rows = np.column_stack([rows, query.first_scores[query.reranked].astype(np.float32)])
-    with torch.inference_mode():
-        inputs = preprocess(torch.from_numpy(rows))[None]
-        attention = (
-            network.represent(inputs).attention if isinstance(network, QilcmNetwork) else network.attention(inputs)
-        )[0]
-    weights: Float[np.ndarray, " C"] = attention.double().numpy()
-    return weights
 
 
 def mean_and_half(values: Sequence[float] | np.ndarray) -> list[float]:

@@ -130,10 +130,7 @@ def measure_importance(reranker: Reranker, model: str | bytes | None, test: Data
 def _compute_split_gains(
     reranker: Reranker, model: str | bytes | None
 ) -> tuple[Float[np.ndarray, " D"] | None, list[dict[str, float]]]:
-    """Return shares of all split gain: of every feature, and of its list-relative columns by kind.
-
-    None and no columns where the first stage is no LightGBM model.
-    """
+    """Return shares of LightGBM's split gain, else None: of each feature, and of its list-relative columns by kind."""
     schema, columns = reranker.manifest.feature_schema, reranker.manifest.relative
     relative: list[dict[str, float]] = [{} for _ in schema.names]
     if not isinstance(model, str):
@@ -215,7 +212,6 @@ def _query(reranker: Reranker, test: Dataset, ranker: str, why: str, n: int, gai
         "rank": int(ranking.ranks[candidate]),
         "first_stage": _stage(parts["first_stage"]),
         "second_stage": _stage(parts["second_stage"]),
-        "moves": len(parts["moves"]),
         "passing": None if passing is None else {"one": passing["one"], "two": passing["two"]},
         "incomplete": parts["incomplete"],
         "faults": parts["faults"],
@@ -231,24 +227,13 @@ def _candidate(why: str, labels: Int[np.ndarray, " L"], before: Ranking, ranking
 
 
 def _stage(stage: dict[str, Any] | None) -> dict[str, object] | None:
-    """Return a stage's figures, rounded, with the largest contributions only."""
+    """Return the largest contributions of a stage, rounded."""
     if stage is None:
         return None
-    score, reference = rounded([stage["score"], stage["reference_score"]])
-    return {
-        "ranker": stage["ranker"],
-        "score": score,
-        "reference_score": reference,
-        "exact": stage["exact"],
-        "contributions": [
-            _contribution(part) for part in stage["contributions"][:MOST_SHOWN] if part["contribution"] != 0.0
-        ],
-    }
+    largest = [part for part in stage["contributions"][:MOST_SHOWN] if part["contribution"] != 0.0]
+    return {"contributions": list(map(_contribution, largest))}
 
 
 def _contribution(part: dict[str, Any]) -> dict[str, object]:
     contribution, error = rounded([part["contribution"], part["standard_error"] or 0.0])
-    return part | {
-        "contribution": contribution,
-        "standard_error": None if part["standard_error"] is None else error,
-    }
+    return part | {"contribution": contribution, "standard_error": None if part["standard_error"] is None else error}

@@ -14,7 +14,6 @@ from jaxtyping import Float, Int
 
 from listwright.ranking.features import UNKNOWN_CODE
 from listwright.training.data.dataset import Dataset
-from listwright.training.data.shards.rows import in_memory
 from listwright.training.first_stage.lambdamart import query_folds
 from listwright_lab.science.attempts.problem import LARGE, Problem, Scores
 
@@ -47,7 +46,7 @@ def catboost(problem: Problem) -> Scores:
 
 def _pool(data: Dataset) -> Any:
     library = import_module("catboost")
-    features = in_memory(data.features)
+    features = data.features[:]
     categorical = list(data.schema.categorical)
     numeric = [d for d in range(features.shape[1]) if d not in data.schema.categorical]
     codes = np.nan_to_num(features[:, categorical], nan=-1.0).astype(np.int64)
@@ -66,7 +65,7 @@ def xgboost(problem: Problem) -> Scores:
 
         def matrix(data: Dataset) -> Any:
             kinds = ["c" if d in data.schema.categorical else "q" for d in range(len(data.schema))]
-            rows = in_memory(data.features).copy()
+            rows = data.features[:].copy()
             for d in data.schema.categorical:  # an unknown category is a missing one
                 rows[rows[:, d] == UNKNOWN_CODE, d] = np.nan
             return library.DMatrix(

@@ -18,7 +18,6 @@ from listwright.ranking.features import UNKNOWN_CODE, Feature, FeatureSchema
 from listwright.ranking.metrics import ndcg
 from listwright.ranking.relative import NUMBER_KINDS, RelativeColumn, RelativeColumns
 from listwright.training.data.dataset import Dataset, Splits, fit_schema
-from listwright.training.data.shards.rows import in_memory
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.recipe.config import LambdaMart, Recipe
@@ -172,7 +171,7 @@ def widened(splits: Splits) -> Splits:
     ]
     relative = RelativeColumns(columns, schema)
     train, valid, test = (_widened(part, relative) for part in (splits.train, splits.valid, splits.test))
-    varies = np.nanmin(in_memory(train.features), axis=0) < np.nanmax(in_memory(train.features), axis=0)
+    varies = np.nanmin(train.features[:], axis=0) < np.nanmax(train.features[:], axis=0)
     varies[: len(schema)] = True
     train, valid, test = (part.narrowed(np.flatnonzero(varies)) for part in (train, valid, test))
     fixed: FeatureSchema = fit_schema(train)
@@ -191,7 +190,7 @@ def extend(plain: Splits, wide: Splits) -> Splits:
     def columns(part: Dataset) -> Iterator[tuple[str, Values]]:
         starts, lengths = part.offsets[:-1], part.lengths
         for d in numeric:
-            values, name = in_memory(part.features)[:, d].astype(np.float64), part.schema.names[d]
+            values, name = part.features[:, d].astype(np.float64), part.schema.names[d]
             low, high = (np.repeat(end.reduceat(values, starts), lengths) for end in (np.fmin, np.fmax))
             spread = high - low
             place = (values - low) / np.where(spread > 0.0, spread, 1.0)
@@ -214,7 +213,7 @@ def group(plain: Splits, wide: Splits) -> Splits:
     categories = groupings(plain.train)
 
     def columns(part: Dataset) -> Iterator[tuple[str, Values]]:
-        features = in_memory(part.features)
+        features = part.features[:]
         for c in categories:
             label, count = group_of(part, [c])
             yield f"candidates of this {names[c]}", count[label].astype(np.float64)
@@ -230,7 +229,7 @@ def group(plain: Splits, wide: Splits) -> Splits:
 
 def groupings(data: Dataset) -> list[int]:
     """Return the categorical columns that differ within some list."""
-    features, starts = in_memory(data.features), data.offsets[:-1]
+    features, starts = data.features[:], data.offsets[:-1]
     return [
         d
         for d in data.schema.categorical
@@ -240,7 +239,7 @@ def groupings(data: Dataset) -> list[int]:
 
 def group_of(data: Dataset, categories: Sequence[int]) -> tuple[Int[np.ndarray, " R"], Int[np.ndarray, " groups"]]:
     """Return ``(R,)`` numbers of the groups of a list's candidates with these categories, and each group's size."""
-    keys = np.nan_to_num(in_memory(data.features)[:, list(categories)], nan=UNKNOWN_CODE).astype(np.int64)
+    keys = np.nan_to_num(data.features[:, list(categories)], nan=UNKNOWN_CODE).astype(np.int64)
     keys = np.column_stack([np.repeat(np.arange(len(data)), data.lengths), keys])
     _, label, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
     return label.reshape(-1), count
@@ -255,12 +254,12 @@ def bend(plain: Splits, wide: Splits) -> Splits:
     Gorishniy, Rubachev, Babenko, "On Embeddings for Numerical Features in Tabular Deep Learning", 2022, eq. (1).
     """
     numeric = _varying(plain.train)
-    rows, levels = in_memory(plain.train.features), np.linspace(0.0, 1.0, PIECES + 1)
+    rows, levels = plain.train.features[:], np.linspace(0.0, 1.0, PIECES + 1)
     edges = {d: np.unique(np.nanquantile(rows[:, d].astype(np.float64), levels)) for d in numeric}
 
     def columns(part: Dataset) -> Iterator[tuple[str, Values]]:
         for d in numeric:
-            values = in_memory(part.features)[:, d].astype(np.float64)
+            values = part.features[:, d].astype(np.float64)
             for k, (low, high) in enumerate(pairwise(edges[d])):
                 yield f"{part.schema.names[d]} (piece {k})", np.clip((values - low) / (high - low), 0.0, 1.0)
 
@@ -273,7 +272,7 @@ Values = Float[np.ndarray, " R"]
 def _varying(data: Dataset) -> list[int]:
     """Return the numeric columns that vary over the rows."""
     numeric = np.array([d for d in range(len(data.schema)) if d not in data.schema.categorical])
-    values = in_memory(data.features)[:, numeric]
+    values = data.features[:, numeric]
     varying: list[int] = numeric[np.nanmin(values, axis=0) < np.nanmax(values, axis=0)].tolist()
     return varying
 
@@ -284,7 +283,7 @@ def _with_columns(plain: Splits, wide: Splits, columns: Callable[[Dataset], Iter
     def widen(old: Dataset, data: Dataset) -> Dataset:
         names, values = zip(*((name, column.astype(np.float32)) for name, column in columns(old)), strict=True)
         schema = FeatureSchema(features=(*data.schema.features, *(Feature(name=name) for name in names)))
-        return replace(data, features=np.column_stack([in_memory(data.features), *values]), schema=schema)
+        return replace(data, features=np.column_stack([data.features[:], *values]), schema=schema)
 
     parts = [widen(getattr(plain, part), getattr(wide, part)) for part in ("train", "valid", "test")]
     fixed = fit_schema(parts[0])

@@ -14,7 +14,6 @@ from jaxtyping import Float
 
 from listwright.ranking.candidates import lightgbm_input
 from listwright.training.data.dataset import Dataset, Splits
-from listwright.training.data.shards.rows import in_memory
 from listwright.training.first_stage import boosting, lambdamart
 from listwright_lab.science.attempts.problem import LARGE, Problem, Scores, group_of, groupings
 from listwright_lab.science.attempts.problem import by_query as ndcg_of
@@ -176,7 +175,7 @@ def settings_of(problem: Problem, more: dict[str, Any]) -> dict[str, Any]:
 
 def matrix_of(data: Dataset) -> Float[np.ndarray, "R D"]:
     """Return what LightGBM reads."""
-    return lightgbm_input(in_memory(data.features), data.schema)
+    return lightgbm_input(data.features[:], data.schema)
 
 
 def binned(data: Dataset) -> lightgbm.Dataset:

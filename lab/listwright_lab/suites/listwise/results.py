@@ -14,9 +14,10 @@ from jaxtyping import Float, Int
 from scipy import stats
 
 from listwright.ranking.metrics import EmptyQueries, EvalProtocol
-from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means
+from listwright.training.evaluation.bootstrap import percentile_interval
 from listwright.training.evaluation.intervals import Verdict, verdict_of
 from listwright.training.evaluation.protocol import OTHERS
+from listwright_lab.crossed_means import resample_crossed_means
 from listwright_lab.suites.listwise.measurement import NDCG_AT, TRUNCATED
 from listwright_lab.suites.listwise.methods import (
     BASELINES,

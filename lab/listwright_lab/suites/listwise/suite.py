@@ -26,7 +26,7 @@ from listwright.ranking.errors import ListwrightError, RecipeError
 from listwright.ranking.threads import cores
 from listwright.training.cluster import side_by_side
 from listwright.training.console.bars import BAR, PACE, progress_bars
-from listwright.training.data.load import announce, data_facts, measurable
+from listwright.training.data.load import announce
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.page import render
@@ -34,6 +34,7 @@ from listwright_lab.suites.listwise import methods, pages
 from listwright_lab.suites.listwise.measurement import NDCG_AT, MethodFit, measure
 from listwright_lab.suites.listwise.results import Results, by_shift
 from listwright_lab.suites.results_folder import ResultsFolder, UnitFolders
+from listwright_lab.suites.splits import data_facts, measurable
 
 TITLES = {
     "table2": "QILCM and its rivals",

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from listwright.training.evaluation.bootstrap import resample_crossed_means
+from listwright_lab.crossed_means import resample_crossed_means
 from listwright_lab.science import interleaving, position_bias
 
 

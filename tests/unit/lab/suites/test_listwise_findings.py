@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from listwright.training.evaluation.bootstrap import percentile_interval, resample_crossed_means, resample_means
+from listwright.training.evaluation.bootstrap import percentile_interval, resample_means
 from listwright.training.reporting.page import render
+from listwright_lab.crossed_means import resample_crossed_means
 from listwright_lab.suites.listwise import methods, pages
 from listwright_lab.suites.listwise import results as findings
 from listwright_lab.suites.listwise.results import by_shift, compare, holm, paired_p

@@ -216,6 +216,7 @@ BAD = {
     "a missing value": {"frame": pl.lit(None, pl.Float64).alias("margin"), "goals": ("margin",)},
     "no such column": {"goals": ("profit",)},
     "a feature": {"goals": ("price",)},
+    "the label": {"goals": ("label",)},
     "weights of one goal": {"folder": "2", "weights": {"margin": 1.0}},
     "weights of no goal": {"weights": {"profit": 1.0}},
     "a run": {"goals": ("margin",), "run": True},

@@ -33,9 +33,9 @@ SCHEMA = FeatureSchema(
 def test_a_column_made_from_a_bound_feature_is_bound_as_it_is():
     columns = [*SCHEMA.names, "price (z in list)", "stars (z in list)"]
     derived = {"price (z in list)": "price", "stars (z in list)": "stars"}
-    assert boosting.monotone_constraints([("price", -1)], columns, derived) == [-1, 0, 0, -1, 0]
-    assert boosting.monotone_constraints([("stars", 1), ("price", 0)], columns[:3]) == [0, 0, 1]
-    assert boosting.monotone_constraints([("gone", 1)], columns[:3]) == [0, 0, 0]
+    assert boosting._monotone_constraints([("price", -1)], columns, derived) == [-1, 0, 0, -1, 0]
+    assert boosting._monotone_constraints([("stars", 1), ("price", 0)], columns[:3]) == [0, 0, 1]
+    assert boosting._monotone_constraints([("gone", 1)], columns[:3]) == [0, 0, 0]
 
 
 def test_columns_within_a_category_are_bound_as_their_number_is():

@@ -18,6 +18,11 @@ from support.training.planted import ranking_data
 SPEC = LambdaMart(trials=1, max_trees=30, patience=10, folds=3)
 
 
+def fit_both(splits, state):
+    specs = [SPEC.model_copy(update={"relative": kinds}) for kinds in ("none", KINDS)]
+    return [first_stage.fit(spec, splits, seed=0, state=state) for spec in specs]
+
+
 @pytest.fixture(scope="module")
 def splits():
     """The first feature says which candidate is best, but only beside the others of its list."""
@@ -82,7 +87,7 @@ def test_counts_of_a_category_are_found_where_they_decide(tmp_path):
         parts.append(dataclasses.replace(data, features=features, labels=labels))
     schema = fit_schema(parts[0])
     splits = Splits(*(part.with_schema(schema) for part in parts), how="kinds").described_by(schema)
-    plain, wide = first_stage.with_and_without(SPEC, splits, seed=0, state=tmp_path)
+    plain, wide = fit_both(splits, tmp_path)
     ndcg = [lambdamart.query_ndcg(splits.test, one.scores_of(splits.test), 10).mean() for one in (plain, wide)]
     assert ndcg[1] > 0.99 > ndcg[0] + 0.1
     assert {column.feature for column in wide.relative} == {"kind"}
@@ -127,7 +132,7 @@ def test_a_forest_keeps_the_columns_that_it_uses(splits, tmp_path):
 
 
 def test_with_them_a_shifted_feature_is_worth_more(splits, tmp_path):
-    plain, wide = first_stage.with_and_without(SPEC, splits, seed=0, state=tmp_path)
+    plain, wide = fit_both(splits, tmp_path)
     ndcg = [lambdamart.query_ndcg(splits.test, one.scores_of(splits.test), 10).mean() for one in (plain, wide)]
     assert ndcg[1] > ndcg[0] + 0.1
     assert not plain.relative

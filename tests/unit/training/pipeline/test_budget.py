@@ -18,7 +18,7 @@ from listwright.training.pipeline.budget import (
     USUAL_S,
     Budget,
 )
-from listwright.training.pipeline.steps import COLUMNS, boosting_seconds, plan_boosting
+from listwright.training.pipeline.steps import COLUMNS, _boosting_seconds, _plan_boosting
 from listwright.training.recipe.config import LambdaMart
 
 SPEC = LambdaMart(trials=20, folds=5, relative="auto")
@@ -129,12 +129,12 @@ def test_a_default_fit_that_goes_on_has_the_time_that_it_had(tmp_path, clock):
 
 def test_a_replay_repeats_decisions_and_knows_no_clock(clock):
     budget = bounded(1.0, 4.0, clock)
-    plan = plan_boosting(budget, SPEC, width=3.0, network=0.0)
+    plan = _plan_boosting(budget, SPEC, width=3.0, network=0.0)
     clock.now += 1e6
     assert not budget.goes_on("trials", 2, 1.0)
     budget.leave_out("QILCM")
     again = Budget(replay=budget.facts, clock=clock)
-    assert plan_boosting(again, SPEC, width=3.0, network=0.0) == plan
+    assert _plan_boosting(again, SPEC, width=3.0, network=0.0) == plan
     assert (again.goes_on("trials", 1, 1e9), again.goes_on("trials", 2, 0.0)) == (True, False)
     assert again.goes_on("epochs", 50, 1e9), "did not end by the clock"
     assert again.facts["seconds"] is None, "it has no bound of its own"
@@ -154,7 +154,7 @@ def spec_of(by_folds, folds=5, trials=20):
 @given(unit=units, times=st.floats(1.0, 1000.0), width=widths, by_folds=st.booleans(), folds=st.integers(2, 10))
 def test_plans_grow_with_the_time_and_stay_within_the_recipe(unit, times, width, by_folds, folds):
     plans = [
-        plan_boosting(bounded(minutes, unit), spec_of(by_folds, folds), width=width, network=0.0)
+        _plan_boosting(bounded(minutes, unit), spec_of(by_folds, folds), width=width, network=0.0)
         for minutes in (unit * times / 60, unit * times / 30)
     ]
     for plan in plans:
@@ -172,31 +172,31 @@ def test_plans_grow_with_the_time_and_stay_within_the_recipe(unit, times, width,
 @given(unit=units, width=widths, by_folds=st.booleans(), network=st.floats(0.0, 1e5))
 def test_with_much_time_the_recipe_is_planned(unit, width, by_folds, network):
     spec = spec_of(by_folds, folds=7, trials=37)
-    assert plan_boosting(bounded(1e6, unit), spec, width=width, network=network) == spec
+    assert _plan_boosting(bounded(1e6, unit), spec, width=width, network=network) == spec
 
 
 @given(unit=units, network=st.floats(0.0, 300.0))
 def test_by_default_columns_and_a_network_come_before_a_second_setting(unit, network):
-    once = boosting_seconds(unit, SPEC, 3.0)
+    once = _boosting_seconds(unit, SPEC, 3.0)
     budget = bounded(None, unit, work=once + network)
-    plan = plan_boosting(budget, SPEC, width=3.0, network=network)
+    plan = _plan_boosting(budget, SPEC, width=3.0, network=network)
     assert plan.relative == "auto" or once > budget.unspent()
     width = 3.0 if plan.relative == "auto" else 1.0
-    more = boosting_seconds(unit, SPEC, width, trials=plan.trials, folds=plan.folds)
+    more = _boosting_seconds(unit, SPEC, width, trials=plan.trials, folds=plan.folds)
     assert (plan.trials, plan.folds) == (1, 2) or more + network <= budget.unspent()
 
 
 def test_columns_come_before_a_network():
     """There is time for one of them."""
     budget = bounded(1.0, 5.0)
-    assert plan_boosting(budget, SPEC, width=3.0, network=1e9).relative == "auto"
+    assert _plan_boosting(budget, SPEC, width=3.0, network=1e9).relative == "auto"
     assert COLUMNS not in budget.left_out
 
 
 @pytest.mark.parametrize(("foldless", "folds"), [(True, 0), (False, 2)])
 def test_without_any_time_there_are_folds_only_where_they_are_needed(foldless, folds):
     budget = bounded(0.5, 60.0)
-    plan = plan_boosting(budget, SPEC, width=3.0, network=0.0, foldless=foldless)
+    plan = _plan_boosting(budget, SPEC, width=3.0, network=0.0, foldless=foldless)
     assert (plan.trials, plan.folds, plan.relative) == (1, folds, "none")
     assert budget.left_out == [COLUMNS]
 
@@ -204,7 +204,7 @@ def test_without_any_time_there_are_folds_only_where_they_are_needed(foldless, f
 @given(unit=units, times=st.floats(1.0, 100.0))
 def test_folds_are_kept_where_the_validation_queries_choose_nothing(unit, times):
     budget = bounded(unit * times / 60, unit)
-    plan = plan_boosting(budget, spec_of(by_folds=True), width=3.0, network=0.0, blind=True)
+    plan = _plan_boosting(budget, spec_of(by_folds=True), width=3.0, network=0.0, blind=True)
     assert plan.select_on == "folds"
 
 
@@ -212,7 +212,7 @@ def test_time_that_is_spent_is_not_planned_again():
     clock = Clock()
     budget = bounded(2.0, 1.0, clock)
     clock.now += 95.0
-    assert plan_boosting(budget, SPEC, width=3.0, network=0.0).trials < 5
+    assert _plan_boosting(budget, SPEC, width=3.0, network=0.0).trials < 5
 
 
 def test_time_is_said_as_people_read_it():

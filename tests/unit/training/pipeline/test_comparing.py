@@ -9,7 +9,7 @@ import pytest
 from listwright.ranking.manifest import Comparison
 from listwright.training.evaluation.intervals import FEWEST
 from listwright.training.pipeline import choice
-from listwright.training.pipeline.choice import compared_networks, measure_gain, pays, ranks_better
+from listwright.training.pipeline.choice import _measure_gain, compared_networks, pays, ranks_better
 from listwright.training.recipe import config
 from listwright.training.recipe.config import Choice
 from listwright.training.recipe.model import DlcmSpec, FirstStageAlone, MlpSpec, QilcmSpec
@@ -23,7 +23,7 @@ def of(mean, spread, ranker="qilcm", over="first_stage", n=90):
 
 def test_a_comparison_is_paired_and_has_an_interval():
     gains = np.array([0.1, 0.2, 0.0, 0.1] * 20)
-    found = measure_gain("qilcm", "first_stage", gains, "ndcg@10")
+    found = _measure_gain("qilcm", "first_stage", gains, "ndcg@10")
     assert (found.ranker, found.over, found.n) == ("qilcm", "first_stage", 80)
     assert found.mean == pytest.approx(0.1)
     assert 0.08 < found.low < found.mean < found.high < 0.12
@@ -32,8 +32,8 @@ def test_a_comparison_is_paired_and_has_an_interval():
 def test_intervals_of_several_comparisons_hold_together():
     drawn = np.random.default_rng(0).normal(0.0, 0.1, size=100)
     gains = drawn - drawn.mean() + 0.0212
-    alone = measure_gain("qilcm", "first_stage", gains, "ndcg@10")
-    three = measure_gain("qilcm", "first_stage", gains, "ndcg@10", comparisons=3)
+    alone = _measure_gain("qilcm", "first_stage", gains, "ndcg@10")
+    three = _measure_gain("qilcm", "first_stage", gains, "ndcg@10", comparisons=3)
     expected = NormalDist().inv_cdf(1 - 0.025 / 3) / NormalDist().inv_cdf(1 - 0.025)
     assert (three.high - three.low) / (alone.high - alone.low) == pytest.approx(expected, rel=0.1)
     assert pays(alone)
@@ -69,15 +69,15 @@ def test_columns_are_chosen_by_the_mean_of_enough_queries(mean, spread, n, expec
 def test_queries_of_little_weight_do_not_count():
     gains, weights = np.full(36, 0.06), np.full(36, 1e-6)
     weights[7] = 1.0
-    lone = measure_gain("qilcm", "first_stage", gains, "ndcg@10", weights)
+    lone = _measure_gain("qilcm", "first_stage", gains, "ndcg@10", weights)
     assert (lone.n, pays(lone)) == (1, False)
-    assert measure_gain("qilcm", "first_stage", gains, "ndcg@10", np.ones(36)).n == 36
-    assert measure_gain("qilcm", "first_stage", gains, "ndcg@10", np.repeat([1.0, 0.0], 18)).n == 18
+    assert _measure_gain("qilcm", "first_stage", gains, "ndcg@10", np.ones(36)).n == 36
+    assert _measure_gain("qilcm", "first_stage", gains, "ndcg@10", np.repeat([1.0, 0.0], 18)).n == 18
 
 
 def test_a_tie_keeps_the_simpler_one():
     """QILCM2 that stops before its first epoch is the first stage to the bit: its gain is 0, and so is the interval."""
-    assert not pays(measure_gain("qilcm2", "first_stage", np.zeros(50), "ndcg@10"))
+    assert not pays(_measure_gain("qilcm2", "first_stage", np.zeros(50), "ndcg@10"))
 
 
 def test_the_reason_tells_every_comparison():

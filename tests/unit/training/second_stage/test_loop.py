@@ -146,7 +146,7 @@ def test_interrupted_run_ends_as_an_uninterrupted_one(data, fitted, tmp_path, st
 def test_finished_run_is_not_repeated(data, fitted, tmp_path, monkeypatch):
     checkpoint = tmp_path / "qilcm.pt"
     fit_network(SPEC, *data, seed=3, checkpoint=checkpoint)
-    monkeypatch.setattr(loop, "run_epoch", lambda *_args, **_options: pytest.fail("trained again"))
+    monkeypatch.setattr(loop, "_run_epoch", lambda *_args, **_options: pytest.fail("trained again"))
     assert same(fit_network(SPEC, *data, seed=3, checkpoint=checkpoint), fitted)
 
 

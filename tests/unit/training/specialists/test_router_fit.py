@@ -150,7 +150,7 @@ def test_folds_are_told_before_the_first_is_done(monkeypatch, tmp_path):
     first = FittedFirstStage(ColumnStage(feature="f1"), None, np.zeros(40), np.zeros(40), {})
     progress = RecordedProgress()
     with pytest.raises(KeyboardInterrupt):
-        fit.cross_fit(RunContext(recipe, splits, tmp_path, progress), QilcmSpec(), None, first, b"")
+        fit._cross_fit(RunContext(recipe, splits, tmp_path, progress), QilcmSpec(), None, first, b"")
     ((title, told),) = progress.begun
     assert "folds" in title
     assert told.reached == []

@@ -14,7 +14,6 @@ from listwright.training.data.shards.rows import (
     by_chunk,
     chunks,
     columns,
-    in_memory,
     join_rows,
     map_rows,
     take_rows,
@@ -107,7 +106,7 @@ def test_views_give_what_the_same_work_gives_on_arrays(data):
     expected, found = views[-1]
     assert isinstance(found, Rows)
     assert found.shape == expected.shape
-    np.testing.assert_array_equal(in_memory(found), expected)
+    np.testing.assert_array_equal(found[:], expected)
     some = np.array(data.draw(st.lists(st.integers(0, len(expected) - 1), max_size=10)), dtype=np.int64)
     np.testing.assert_array_equal(found.pick(some), expected[some])
 
@@ -115,7 +114,7 @@ def test_views_give_what_the_same_work_gives_on_arrays(data):
 def test_some_rows_of_some_rows_are_read_through_one_view():
     base = Remembered(matrix())
     twice = SelectedRows(SelectedRows(base, np.arange(10, 20)), np.array([3, 1]))
-    np.testing.assert_array_equal(in_memory(twice), base.array[[13, 11]])
+    np.testing.assert_array_equal(twice[:], base.array[[13, 11]])
     assert twice._base is base
 
 
@@ -123,7 +122,7 @@ def test_lists_are_mapped_whole_for_any_of_their_rows():
     array, offsets = matrix(), np.array([0, 5, 6, 20])
     expected = np.concatenate([array[a:b] - array[a:b].mean(axis=0) for a, b in ((0, 5), (5, 6), (6, 20))])
     view = MappedLists(Remembered(array), offsets, 4, lambda rows: rows - rows.mean(axis=0))
-    np.testing.assert_array_equal(in_memory(view), expected)
+    np.testing.assert_array_equal(view[:], expected)
     some = np.array([19, 0, 4, 5, 0])
     np.testing.assert_array_equal(view.pick(some), expected[some])
     assert view.pick(np.array([], dtype=np.int64)).shape == (0, 4)

@@ -1,6 +1,7 @@
 """Columns of goals besides the label: where they are read, what is refused, and that values stay with their rows."""
 
 import argparse
+import math
 
 import numpy as np
 import polars as pl
@@ -85,7 +86,10 @@ def test_values_that_order_nothing_are_refused(tmp_path, margin):
     assert caught.value.column == "margin"
 
 
-@pytest.mark.parametrize(("name", "fault"), [("q", "--goal.*q"), ("y", "goals.*label"), ("nothing", "--goal.*nothing")])
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("q", "--goal.*q"), ("y", "goals.*label"), ("nothing", "--goal.*nothing"), ("y<=1", "WEIGHT"), ("y=x", "WEIGHT")],
+)
 def test_a_goal_is_a_column_of_its_own(tmp_path, name, fault):
     with pytest.raises(RecipeError, match=fault):
         read(tmp_path, rows(), name)
@@ -128,11 +132,14 @@ def test_a_recipe_without_goals_is_written_as_before():
 @pytest.mark.parametrize(
     ("texts", "cost", "fault"),
     [
-        (["a=-1"], None, "weights"),
-        (["a>=0"], None, "ratios"),
-        (["a"], 2.0, "cost"),
+        (["a=-1"], None, "--goal a=-1: .*WEIGHT from 0"),
+        (["a=0.3x"], None, "--goal a=0.3x: .*WEIGHT from 0"),
+        (["a>=0"], None, "--goal a>=0: .*RATIO above 0"),
+        (["a>=1e400"], None, "--goal a>=1e400: .*RATIO above 0"),
+        (["a"], 2.0, "--cost 2: expected"),
+        (["a"], math.nan, "--cost nan: expected"),
         ([], 0.1, "--goal"),
-        (list("abcde"), None, "at most 4"),
+        (list("abcde"), None, "--goal: 5 .* at most 4"),
         ([""], None, "data.goals"),
     ],
 )

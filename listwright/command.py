@@ -42,6 +42,7 @@ COMMANDS = {
     "evaluate": Command("listwright.training.commands.evaluate", "judge a bundle on new labelled rows, or compare two"),
     "compare": Command("listwright.training.commands.compare", "say which of two rankers did better on traffic"),
     "propensity": Command("listwright.training.commands.propensity", "estimate how likely each place is looked at"),
+    "estimate": Command("listwright.training.commands.estimate", "estimate from a log what a bundle would have got"),
     "page": Command("listwright.training.commands.page", "make report.html again from report.json"),
     "fetch": Command("listwright.training.commands.fetch", "copy a bundle out of MLflow", "listwright[mlflow]"),
     "export": Command("listwright.training.commands.export", "write a bundle's ranker as one ONNX file"),

@@ -105,7 +105,7 @@ def test_ctrl_c_keeps_what_is_done(logged, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("listwright.training.traffic.join.job.match", interrupted)
+        patch.setattr("listwright.training.traffic.join.job._match", interrupted)
         assert joined() == 130
     assert "--resume" in capsys.readouterr().out
     assert joined("--resume") == 0

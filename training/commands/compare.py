@@ -9,9 +9,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.plain_file import files_below
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, split_names
+from listwright.training.console.command import (
+    check_folder,
+    command_parser,
+    repeatable,
+    run_command,
+    split_names,
+    write_output,
+)
 
 _EXAMPLES = """examples:
   listwright compare rows.parquet
@@ -40,6 +46,7 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
     with console.status("reading judged rows"):
         from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
         from listwright.training.traffic.compare.compare import compare  # noqa: PLC0415 - seconds that --help need not wait
+        from listwright.training.traffic.compare.page import page  # noqa: PLC0415
         from listwright.training.traffic.compare.text import json_values, text  # noqa: PLC0415
 
         files_below(options.rows, [JUDGED], lambda note: console.print(f"Note: {note}", markup=False, soft_wrap=True))
@@ -51,17 +58,11 @@ def _compare(options: argparse.Namespace, console: Console) -> None:
             share=options.share,
             target=options.difference,
         )
-        command = repeatable("compare", options.arguments)
-        if options.out is not None:
-            from listwright.training.traffic.compare.page import page  # noqa: PLC0415
-
-            atomic_write(options.out, page(comparison, command=command))
-        if options.json is not None:
-            atomic_write(options.json, json.dumps({"command": command, **json_values(comparison)}, indent=1) + "\n")
     console.print(text(comparison), markup=False, soft_wrap=True)
-    for path in (options.out, options.json):
-        if path is not None:
-            console.print(f"written: {path}", markup=False, soft_wrap=True)
+    command = repeatable("compare", options.arguments)
+    facts = {"command": command, **json_values(comparison)}
+    write_output(options.out, lambda: page(comparison, command=command), console)
+    write_output(options.json, lambda: json.dumps(facts, indent=1) + "\n", console)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,9 +72,10 @@ def _parser() -> argparse.ArgumentParser:
         "answer is one sentence, with an interval that holds however often you look.",
         _EXAMPLES,
     )
-    parser.add_argument("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
-    parser.add_argument("--experiment", metavar="NAME", help="which one, where the rows hold several")
-    parser.add_argument(
+    add = parser.add_argument
+    add("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
+    add("--experiment", metavar="NAME", help="which one, where the rows hold several")
+    add(
         "--metric",
         type=split_names,
         action="extend",
@@ -81,19 +83,17 @@ def _parser() -> argparse.ArgumentParser:
         help="hit, mrr, map, ndcg@K, err@K, or a column that is summed over the list (revenue, n_purchase); "
         "repeatable, the first decides (default of a split: hit, mrr, ndcg@10; of an interleaving: hit)",
     )
-    parser.add_argument("--challenger", metavar="ARM", help="of a split with several challengers")
-    parser.add_argument(
-        "--share", type=float, default=0.5, metavar="P", help="planned part of the challenger's units (default: 0.5)"
-    )
-    parser.add_argument(
+    add("--challenger", metavar="ARM", help="of a split with several challengers")
+    add("--share", type=float, default=0.5, metavar="P", help="planned part of the challenger's units (default: 0.5)")
+    add(
         "--difference",
         type=float,
         metavar="D",
         help="smallest relevant difference in the deciding metric: the always-valid interval is narrowest for it; "
         "choose it before you see data (default: preference 0.02, split 5 %% of control's mean)",
     )
-    parser.add_argument("--out", type=Path, metavar="PAGE", help="write a page with figures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers, too")
+    add("--out", type=Path, metavar="PAGE", help="write a page with figures")
+    add("--json", type=Path, metavar="FILE", help="write the numbers, too")
     return parser
 
 

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import RecipeError
 from listwright.ranking.remote import local_copy, location_argument
-from listwright.training.console.bars import progress_bars
+from listwright.training.console.bars import elapsed_bars
 from listwright.training.console.command import (
     add_weights_option,
     check_folder,
@@ -23,6 +21,7 @@ from listwright.training.console.command import (
     repeatable,
     run_command,
     split_names,
+    write_output,
 )
 
 UNDECIDED = 3
@@ -64,6 +63,7 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
     with console.status("loading"):  # a second, which --help need not wait for
         from listwright.training.evaluation.gates import as_json, facts_of, parse_gate  # noqa: PLC0415
         from listwright.training.evaluation.judgement import Judging, judge  # noqa: PLC0415
+        from listwright.training.reporting.judged_page import page  # noqa: PLC0415
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
     if options.shared_only and options.run is None:
@@ -92,8 +92,7 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         goals=goals,
         weights=options.weights,
     )
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with progress_bars(console, *columns) as bars:
+    with elapsed_bars(console) as bars:
         judgement = judge(judging, jobs=options.jobs, progress=bars)
     verdicts = [as_json(judgement.decide(gate)) for gate in gates]
     # NAME/VERSION, wherever the bundles are here
@@ -106,15 +105,10 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         "gates": dict(zip(map(str.strip, options.gate), verdicts, strict=True)),
     }
     _show(facts, console)
-    if options.json is not None:
-        atomic_write(options.json, json.dumps(facts, indent=1) + "\n")
-    if options.out is not None:
-        from listwright.training.reporting.judged_page import page  # noqa: PLC0415 - draws figures
-
-        atomic_write(options.out, page(facts))
-    for path in (options.out, options.json, options.trec):
-        if path is not None:
-            console.print(f"written: {path}", markup=False, soft_wrap=True)
+    write_output(options.out, lambda: page(facts), console)
+    write_output(options.json, lambda: json.dumps(facts, indent=1) + "\n", console)
+    if options.trec is not None:
+        console.print(f"written: {options.trec}", markup=False, soft_wrap=True)
     outcomes = {verdict["verdict"] for verdict in verdicts}
     return 1 if "broken" in outcomes else UNDECIDED if "undecided" in outcomes else 0
 
@@ -151,16 +145,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "evaluate", "Judge a bundle on new labelled rows, or compare it with another bundle or system.", _EXAMPLES
     )
-    parser.add_argument("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
-    parser.add_argument("other", type=location_argument, nargs="?", metavar="OTHER", help="bundle to compare with it")
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
-    )
-    parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text or joined rows")
-    parser.add_argument("--label", metavar="COL", help="column with the label, 0 = irrelevant; likewise")
-    parser.add_argument("--weight", metavar="COL", help="column with the weight of a row (default: all alike)")
-    parser.add_argument("--by", type=split_names, action="extend", metavar="COL,COL", help="columns with segments")
-    parser.add_argument(
+    add = parser.add_argument
+    add("bundle", type=location_argument, metavar="BUNDLE", help="folder or URL of the bundle")
+    add("other", type=location_argument, nargs="?", metavar="OTHER", help="bundle to compare with it")
+    add("--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder")
+    add("--qid", metavar="COL", help="column with the query id; not for LETOR text or joined rows")
+    add("--label", metavar="COL", help="column with the label, 0 = irrelevant; likewise")
+    add("--weight", metavar="COL", help="column with the weight of a row (default: all alike)")
+    add("--by", type=split_names, action="extend", metavar="COL,COL", help="columns with segments")
+    add(
         "--gate",
         action="append",
         default=[],
@@ -169,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         '"ece <= NUMBER" of probabilities: exit code 0 if the whole 95 %% interval keeps it, 1 if none of it does, or '
         "none of that of a segment, 3 if undecided; repeatable",
     )
-    parser.add_argument(
+    add(
         "--goal",
         action="append",
         default=[],
@@ -177,19 +170,15 @@ def _parser() -> argparse.ArgumentParser:
         help="column with the values of a further goal, from 0: adds ndcg@10[COL], whose gains they are; repeatable",
     )
     add_weights_option(parser)
-    parser.add_argument("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle; give --doc")
-    parser.add_argument(
-        "--shared-only", action="store_true", help="measure only candidates that both the data and the run have"
-    )
-    parser.add_argument("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label; give --doc")
-    parser.add_argument(
-        "--doc", metavar="COL", help="column with the candidate's id in TREC files (default: its number in the list)"
-    )
-    parser.add_argument("--trec", type=Path, metavar="FOLDER", help="write labels and runs as TREC files")
-    parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
-    parser.add_argument("--out", type=Path, metavar="PAGE", help="write a page with figures")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")
-    parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
+    add("--run", type=Path, metavar="FILE", help="TREC run to compare with the bundle; give --doc")
+    add("--shared-only", action="store_true", help="measure only candidates that both the data and the run have")
+    add("--qrels", type=Path, metavar="FILE", help="TREC labels, in place of --label; give --doc")
+    add("--doc", metavar="COL", help="column with the candidate's id in TREC files (default: its number in the list)")
+    add("--trec", type=Path, metavar="FOLDER", help="write labels and runs as TREC files")
+    add("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
+    add("--out", type=Path, metavar="PAGE", help="write a page with figures")
+    add("--json", type=Path, metavar="FILE", help="write the numbers")
+    add("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
     return parser
 
 

@@ -11,12 +11,11 @@ from time import perf_counter
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
 from listwright.ranking import bundle
 from listwright.ranking.errors import RecipeError
-from listwright.training.console.bars import progress_bars
+from listwright.training.console.bars import elapsed_bars
 from listwright.training.console.command import command_parser, run_command
 from listwright.training.traffic.join.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, read_labels
 from listwright.training.traffic.join.job import JoinJob, JoinResult, join
@@ -63,13 +62,13 @@ def _join(options: argparse.Namespace, console: Console) -> int:
         options.served,
         tuple(options.events),
         read_labels(options.labels),
-        window_of(options.window),
+        _window_of(options.window),
         options.out,
         options.prefix,
+        options.unshown,
     )
     began = perf_counter()
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with progress_bars(console, *columns) as bars:
+    with elapsed_bars(console) as bars:
         joined = join(job, resume=options.resume, progress=bars)
     _show(job, joined, perf_counter() - began, console)
     return 0
@@ -91,12 +90,8 @@ def _replay(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def window_of(text: str) -> timedelta:
-    """Parse a length of time such as ``30m``.
-
-    Raises:
-        RecipeError: if it is none.
-    """
+def _window_of(text: str) -> timedelta:
+    """Parse a length of time such as ``30m``; raise RecipeError if it is none."""
     match = _WINDOW.fullmatch(text)
     if match is None or float(match[1]) == 0:
         raise RecipeError(f"--window {text}: expected a number above 0 and s, m, h or d, such as 30m")
@@ -133,21 +128,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "join", "Join a served log with events into judged rows, one row a shown candidate.", _EXAMPLES
     )
-    parser.add_argument(
-        "--served", type=Path, required=True, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG, or a file of it"
+    add = parser.add_argument
+    add("--served", type=Path, required=True, metavar="DIR", help="folder of LISTWRIGHT_SERVED_LOG, or a file of it")
+    add("--events", type=Path, nargs="+", action="extend", metavar="PATH", help="files or folders of events")
+    add("--labels", type=Path, metavar="FILE", help="TOML file with the label of each action, see below")
+    add("--window", default="30m", metavar="TIME", help="how long after serving an event counts: 30m (default), 2h, 7d")
+    add("--out", type=Path, metavar="FILE", help="the .parquet file to write")
+    add(
+        "--unshown",
+        action="store_true",
+        help="write candidates below top_n, too, without place and label: listwright estimate needs them",
     )
-    parser.add_argument(
-        "--events", type=Path, nargs="+", action="extend", metavar="PATH", help="files or folders of events"
-    )
-    parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help="TOML file with the label of each action, see below"
-    )
-    parser.add_argument(
-        "--window", default="30m", metavar="TIME", help="how long after serving an event counts: 30m (default), 2h, 7d"
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the .parquet file to write")
-    parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of all columns but the features")
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted join")
+    add("--prefix", default="", metavar="TEXT", help="before the names of all columns but the features")
+    add("--resume", action="store_true", help="continue an interrupted join")
     again = parser.add_argument_group("rank again")
     again.add_argument("--replay", type=int, metavar="N", help="rank N logged records again, and compare to the bit")
     again.add_argument("--bundle", type=Path, metavar="DIR", help="with --replay: the bundle that ranked them")

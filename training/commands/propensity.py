@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.bars import progress_bars
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command
+from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_output
 
 if TYPE_CHECKING:
     from listwright.training.traffic.propensity import PositionBias
@@ -49,10 +48,9 @@ def _estimate(options: argparse.Namespace, console: Console) -> None:
         bias = estimate(
             options.rows, way=way, places=options.positions, same=options.same, seed=options.seed, progress=bars
         )
-    content = bias.file(repeatable("propensity", options.arguments)).model_dump()
-    atomic_write(options.out, json.dumps(content, indent=1) + "\n")
+    content = bias.file(repeatable("propensity", options.arguments)).model_dump() | {"same": options.same}
     console.print("\n".join(_table(bias)), markup=False, soft_wrap=True)
-    console.print(f"written: {options.out}", markup=False, soft_wrap=True)
+    write_output(options.out, lambda: json.dumps(content, indent=1) + "\n", console)
 
 
 def _table(bias: PositionBias) -> Iterator[str]:
@@ -76,23 +74,22 @@ def _parser() -> argparse.ArgumentParser:
         "where the data cannot say.",
         _EXAMPLES,
     )
-    parser.add_argument("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="propensities as JSON")
-    parser.add_argument(
+    add = parser.add_argument
+    add("rows", type=Path, metavar="ROWS", help="judged rows: a Parquet file, or a folder of them")
+    add("--out", type=Path, required=True, metavar="FILE", help="propensities as JSON")
+    add(
         "--method",
         choices=("auto", "swaps", "harvest"),
         default="auto",
         help="swaps of places, or bundles that differ; auto (default): swaps where there are any",
     )
-    parser.add_argument(
-        "--positions", type=int, metavar="K", help="places from the top (default: all that the evidence reaches)"
-    )
-    parser.add_argument(
+    add("--positions", type=int, metavar="K", help="places from the top (default: all that the evidence reaches)")
+    add(
         "--same",
         metavar="COL",
         help="with harvest: column that says which queries asked the same (default: same shown candidates)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap (default: 0)")
+    add("--seed", type=int, default=0, metavar="N", help="of the bootstrap (default: 0)")
     return parser
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from time import perf_counter
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from listwright.ranking.errors import RecipeError
 from listwright.training.cluster import add_on_option
-from listwright.training.console.bars import progress_bars
+from listwright.training.console.bars import elapsed_bars
 from listwright.training.console.command import add_weights_option, command_parser, run_command, split_names
 from listwright.training.job_folder import folder_of
 from listwright.training.scoring.job import Job
@@ -58,8 +57,7 @@ def _score(options: argparse.Namespace, console: Console) -> None:
     began = perf_counter()
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with progress_bars(console, *columns) as bars:
+    with elapsed_bars(console) as bars:
         scored = score(job, jobs=options.jobs, on=options.on, resume=options.resume, progress=bars)
     line = f"{job.out}: {scored.rows:,} rows of {scored.lists:,} lists in {perf_counter() - began:.1f} s"
     console.print(line, soft_wrap=True, markup=False)
@@ -87,18 +85,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "score", "Rank every list of a file or folder as the service would, part by part.", _EXAMPLES
     )
-    parser.add_argument("bundle", metavar="BUNDLE", help="folder or URL of the bundle")
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder"
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .csv file, or a folder")
-    parser.add_argument("--qid", metavar="COL", help="column with the query id; not for LETOR text")
-    parser.add_argument("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
-    parser.add_argument(
-        "--probability", action="store_true", help="add the probability of each candidate to be relevant"
-    )
+    add = parser.add_argument
+    add("bundle", metavar="BUNDLE", help="folder or URL of the bundle")
+    add("--data", type=Path, required=True, metavar="FILE", help="Parquet, CSV (also gzipped), LETOR text, or a folder")
+    add("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .csv file, or a folder")
+    add("--qid", metavar="COL", help="column with the query id; not for LETOR text")
+    add("--strategy", default="auto", metavar="NAME", help="as in a request (default: auto)")
+    add("--probability", action="store_true", help="add the probability of each candidate to be relevant")
     add_weights_option(parser)
-    parser.add_argument("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
+    add("--prefix", default="", metavar="TEXT", help="before the names of the added columns")
     written = parser.add_mutually_exclusive_group()
     written.add_argument(
         "--columns",
@@ -108,9 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         help="columns of the data to write (default: all but the features)",
     )
     written.add_argument("--with-features", action="store_true", help="write the features of the bundle, too")
-    parser.add_argument("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
+    add("--jobs", type=int, metavar="N", help="parts at a time (default: cores)")
     add_on_option(parser)
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted job")
+    add("--resume", action="store_true", help="continue an interrupted job")
     return parser
 
 

@@ -181,6 +181,12 @@ def progress_bars(
     return Bars(*(columns or usual), console=console, pace=pace, recorder=recorder)
 
 
+def elapsed_bars(console: Console) -> Bars:
+    """Create the progress display of a run whose total is not known: text, count and elapsed time."""
+    elapsed = rich.progress.TimeElapsedColumn()
+    return progress_bars(console, TextColumn("{task.description}"), MofNCompleteColumn(), elapsed)
+
+
 def _describe(task: rich.progress.Task) -> str:
     """Return a task's title, how much of it is done, and the expected time for the rest."""
     text = Text.from_markup(task.description, emoji=False).plain

@@ -18,6 +18,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from listwright.ranking.atomic_file import atomic_write
 from listwright.ranking.errors import ListwrightError, RecipeError, plain_text
 
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
@@ -78,6 +79,13 @@ def check_folder(option: str, path: Path | None) -> None:
         raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
     if path is not None and path.is_dir():
         raise RecipeError(f"{option} {path}: is a folder; choose another name")
+
+
+def write_output(path: Path | None, content: Callable[[], str], console: Console) -> None:
+    """Write the file that an option names, if it is given, and print its path."""
+    if path is not None:
+        atomic_write(path, content())
+        console.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
 def print_table(

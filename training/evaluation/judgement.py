@@ -7,10 +7,8 @@ and intervals. TREC files come in beside a bundle, and go out.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress, pairwise
@@ -28,8 +26,6 @@ from listwright.ranking.features import FeatureSchema
 from listwright.ranking.manifest import Manifest
 from listwright.ranking.metrics import HIGHEST_GAIN, EvalProtocol, gains_of
 from listwright.ranking.reranker import Reranker
-from listwright.ranking.threads import cores
-from listwright.training.cluster import side_by_side
 from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.cells import names_in
 from listwright.training.data.sources import check_kind
@@ -57,7 +53,7 @@ from listwright.training.evaluation.trec import (
     write_lines,
 )
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
-from listwright.training.scoring.run import parts
+from listwright.training.scoring.run import map_parts
 from listwright.training.scoring.worker import PartLists, lists_of, load_bundle, rankings_of
 
 MISSING = "(missing)"
@@ -176,7 +172,7 @@ def _with_columns(options: Judging) -> Judging:
         if wrong:
             raise RecipeError(f"{wrong[0]}: LETOR text has no columns with names; leave it out, or give a table")
         return replace(options, label=LETOR_LABEL)
-    facts = read_judged_metadata(first) or {"qid": None, "label": None}
+    facts = read_judged_metadata(first, labelled=True) or {"qid": None, "label": None}
     options = replace(options, qid=options.qid or facts["qid"], label=options.label or facts["label"])
     if options.qrels is not None:
         if options.label is not None and facts["label"] is None:
@@ -223,38 +219,15 @@ def _judged(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, pro
 
 def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, progress: Progress) -> list[_Part]:
     options, schema = work.options, manifest.feature_schema
-    needed = [
-        name for name in (options.label, options.weight, options.doc, *options.by, *options.goals) if name is not None
-    ]
-    qid, rows, _ = batches(options.data, schema, options.qid, needed)
+    columns = options.label, options.weight, options.doc, *options.by, *options.goals
+    qid, rows, _ = batches(options.data, schema, options.qid, [name for name in columns if name is not None])
     work = replace(work, qid=qid)
     first = files_of(options.data)[0]
     if is_table(first):
         _check_names(columns_of(first), work, schema, progress)
-    task = progress.begin(f"Ranking {options.data.name} by {work.name}, rows")
-    done, judged, running = 0, list[_Part](), deque[Future[_Part]]()
-
-    def take() -> None:
-        nonlocal done
-        judged.append(running.popleft().result())
-        done += judged[-1].counts["read"]
-        task.reach(done)
-
-    try:
-        with side_by_side(None, jobs, local_jobs=cores()) as (workers, at_a_time):
-            for part in parts(_checked(rows, work), qid):
-                path = folder / f"{part.number:07}.arrow"
-                part.rows.write_ipc(path, compression="uncompressed")
-                running.append(workers.submit(_judge_part, str(path), part.number, work))
-                if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
-                    take()
-            while running:
-                take()
-    except BrokenProcessPool as error:
-        fault = "a worker was stopped from outside, perhaps for lack of memory: try again with --jobs 1"
-        raise RecipeError(fault) from error
-    task.end(done)
-    return judged
+    title = f"Ranking {options.data.name} by {work.name}, rows"
+    checked = _checked(rows, work)
+    return map_parts(partial(_judge_part, work=work), checked, qid, folder, title, jobs=jobs, progress=progress)
 
 
 def _checked(rows: Iterator[FileRows], work: _Work) -> Iterator[FileRows]:
@@ -311,7 +284,7 @@ def _judge_part(path: str, number: int, work: _Work) -> _Part:
     Path(path).unlink()
     qrels = None if options.qrels is None else read_trec(options.qrels, "qrels")
     run = None if options.run is None else read_trec(options.run, "run")
-    counts = Counter({"read": rows.height})
+    counts = Counter[str]()
     lists = lists_of(rows, served.manifest.feature_schema, work.qid)
     docs = _docs(rows, options, lists)
     judged = _judged_lists(lists, docs, qrels, run if options.shared_only else None, counts)
@@ -525,8 +498,9 @@ def _together(works: Sequence[_Work], judged: Sequence[list[_Part]], notes: list
     evaluation = Evaluation(values, protocol, weights, stated=stated)
     rows = sum(part.rows for part in first)
     if evaluation.empty_queries == evaluation.queries:
-        fault = "no list has a relevant candidate, one with a label above 0: nothing can be judged"
-        raise DataError(options.data, fault)
+        raise DataError(
+            options.data, "no list has a relevant candidate, one with a label above 0: nothing can be judged"
+        )
     by = {name: [value for part in first for value in part.segments[name]] for name in options.by}
     scope = tuple(_scope(options, counts, evaluation.queries, rows))
     return Judgement(evaluation, rankers, by, rows, scope, tuple(notes), options.shared_only)

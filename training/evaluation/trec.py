@@ -81,11 +81,7 @@ def _word(text: str) -> str:
 
 
 def qrels_lines(qids: Iterable[str], labels: Iterable[Mapping[str, float]]) -> Iterator[str]:
-    """Yield the lines of TREC labels.
-
-    Raises:
-        RecipeError: if a name cannot stand in such a file.
-    """
+    """Yield the lines of TREC labels; raise RecipeError for a name that cannot stand in such a file."""
     for qid, of_list in zip(qids, labels, strict=True):
         for doc, label in of_list.items():
             yield f"{_word(qid)} 0 {_word(doc)} {int(label)}"

@@ -611,16 +611,11 @@ def _pool_step(values: str) -> onnx.GraphProto:
     falls = step.add("Pad", step.add("Greater", above, below), np.array([0, 1, 0, 0]), np.bool_(True))
     pools = step.add("Sub", step.add("CumSum", step.cast(falls, np.int64), np.int64(1)), np.int64(1))
     fewer = step.add("Less", step.add("ReduceMax", pools, keepdims=0), step.add("ReduceMax", "pool/pools", keepdims=0))
-    value = helper.make_tensor_value_info
-    state = [("pools", TensorProto.INT64, [1, None]), ("means", TensorProto.DOUBLE, [1, None])]
-    inputs = [("number", TensorProto.INT64, []), ("goes_on", TensorProto.BOOL, []), *state]
-    outputs = [
-        value(fewer, TensorProto.BOOL, []),
-        *(value(n, *of[1:]) for n, of in zip((pools, means), state, strict=True)),
-    ]
-    return helper.make_graph(
-        step.nodes, "pool", [value(f"pool/{name}", *of) for name, *of in inputs], outputs, step.constants
-    )
+    value, integer, double = helper.make_tensor_value_info, TensorProto.INT64, TensorProto.DOUBLE
+    inputs = [value("pool/number", integer, []), value("pool/goes_on", TensorProto.BOOL, [])]
+    inputs += [value("pool/pools", integer, [1, None]), value("pool/means", double, [1, None])]
+    outputs = [value(fewer, TensorProto.BOOL, []), value(pools, integer, [1, None]), value(means, double, [1, None])]
+    return helper.make_graph(step.nodes, "pool", inputs, outputs, step.constants)
 
 
 def _sort_step() -> onnx.GraphProto:

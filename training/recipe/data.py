@@ -282,12 +282,14 @@ class PropensityFile(BaseModel):
     Args:
         format: Version of the format; a change that an older reader would misread raises it.
         positions: Propensities of the places in order, from 1.
+        log_covariance: Covariance of the logarithms of the propensities, row by row; None where it is not known.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     format: Literal[1] = 1
     positions: Annotated[tuple[PlacePropensity, ...], Field(min_length=1)]
+    log_covariance: tuple[tuple[float, ...], ...] | None = None
 
 
 def propensity_from(options: argparse.Namespace) -> Propensity | None:
@@ -314,7 +316,19 @@ def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
         clip: Smallest propensity that counts.
 
     Raises:
-        RecipeError: if it cannot be read, its places are not 1, 2 and so on, or the clip is none; names the remedy.
+        RecipeError: see :func:`read_propensity_file`; if the clip is none.
+    """
+    file = read_propensity_file(path)
+    if not 0.0 < clip <= 1.0:
+        raise RecipeError(f"--clip {clip:g}: expected a propensity above 0, at most 1")
+    return Propensity(column=column, values=tuple(place.propensity for place in file.positions), clip=clip)
+
+
+def read_propensity_file(path: Path) -> PropensityFile:
+    """Read a file of propensities.
+
+    Raises:
+        RecipeError: if it cannot be read, or its places are not 1, 2 and so on; names the remedy.
     """
     advice = "make it with listwright propensity ROWS --out FILE"
     try:
@@ -332,6 +346,4 @@ def read_propensity(path: Path, *, column: str, clip: float) -> Propensity:
     places = [place.position for place in file.positions]
     if places != list(range(1, len(places) + 1)):
         raise RecipeError(f"--propensities {path}: expected positions 1 to {len(places)} in order, found {places}")
-    if not 0.0 < clip <= 1.0:
-        raise RecipeError(f"--clip {clip:g}: expected a propensity above 0, at most 1")
-    return Propensity(column=column, values=tuple(place.propensity for place in file.positions), clip=clip)
+    return file

@@ -84,11 +84,7 @@ class ScoreResult(NamedTuple):
 
 
 def check_output(job: Job) -> None:
-    """Raise unless the job may write its output.
-
-    Raises:
-        RecipeError: if ``out`` exists, or its format is not known.
-    """
+    """Raise RecipeError if the file or folder of the output exists, or its format is not known."""
     if job.out.suffix.lower() not in ("", *FORMATS):
         expected = f"expected a name that ends in {' or '.join(FORMATS)}, or a folder's name without an ending"
         raise RecipeError(f"--out {job.out}: {expected}")

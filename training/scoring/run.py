@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,8 @@ from listwright.ranking.atomic_file import atomic_folder
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.features import mostly_unknown
 from listwright.ranking.manifest import Manifest
+from listwright.ranking.threads import cores
+from listwright.training.cluster import side_by_side
 from listwright.training.console.progress import Progress
 from listwright.training.data.cells import count_rounded, rounded_note
 from listwright.training.data.tables.frames import index_note, listed
@@ -32,6 +35,8 @@ from listwright.training.job_folder import WorkerStoppedError, disk_full_as_data
 from listwright.training.scoring.frames import FileRows, RowRange, batches, files_of
 from listwright.training.scoring.job import PART_ROWS, Job, ScoreResult, unnamed
 from listwright.training.scoring.worker import FULL, SIZES, rows_file, score_part, size_file
+
+T = TypeVar("T")
 
 
 def run(
@@ -245,6 +250,55 @@ def parts(batches: Iterator[FileRows], qid: str, rows: int = PART_ROWS) -> Itera
             places = _skip_rows(places, cut)
     if held.height:
         yield Part(number, _checked(held, qid, places, keys), columns, _ranges(places, held.height))
+
+
+def map_parts(
+    work: Callable[[str, int], T],
+    rows: Iterator[FileRows],
+    qid: str,
+    folder: Path,
+    title: str,
+    *,
+    jobs: int | None,
+    progress: Progress,
+) -> list[T]:
+    """Apply a function to each part of some rows, in processes of this machine; return its results in order.
+
+    Args:
+        work: Function of the path of an Arrow file with a part's rows, which it deletes, and of the part's number.
+        rows, qid: Arguments of :func:`parts`.
+        folder: Folder for the files.
+        title: Title of the progress.
+        jobs: Number of parts at a time; None for all cores.
+        progress: Receiver of the progress.
+
+    Raises:
+        RecipeError: if a worker is stopped from outside.
+    """
+    task, done, results, running = progress.begin(title), 0, list[T](), deque[tuple[Future[T], int]]()
+
+    def take() -> None:
+        nonlocal done
+        future, height = running.popleft()
+        results.append(future.result())
+        done += height
+        task.reach(done)
+
+    try:
+        with side_by_side(None, jobs, local_jobs=cores()) as (workers, at_a_time):
+            for part in parts(rows, qid):
+                path = folder / f"{part.number:07}.arrow"
+                part.rows.write_ipc(path, compression="uncompressed")
+                running.append((workers.submit(work, str(path), part.number), part.rows.height))
+                if len(running) > at_a_time:  # one waits, so that no worker does; more would fill the memory
+                    take()
+            while running:
+                take()
+    except BrokenProcessPool as error:
+        fault = "a worker was stopped from outside, perhaps for lack of memory: try again with --jobs 1"
+        raise RecipeError(fault) from error
+    task.end(done)
+    return results
 
 
 class _Place(NamedTuple):

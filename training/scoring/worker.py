@@ -60,7 +60,7 @@ def score_part(number: int, ranges: Sequence[RowRange], job: Job, qid: str, fold
     lists = int((scored[job.prefix + "rank"] == 1).sum())
     written = job.written(rows.columns, schema.names, qid)
     scored = scored.select(by_name([*written, *(job.prefix + name for name in job.added)]))
-    path = part_file(Path(folder), number)
+    path = Path(folder) / f"{number:07}.parquet"
     with disk_full_as_data_error(path.parent, FULL):
         scored.write_parquet(path, compression="lz4")  # the time counts, and the parts of one file are written again
     coarse = () if number else rounding(rows, schema)
@@ -248,11 +248,6 @@ def _plain(rows: pl.DataFrame, schema: FeatureSchema) -> pl.DataFrame | None:
 def rows_file(folder: Path, number: int) -> Path:
     """Return the path of a part's unranked rows, for data that a worker cannot read itself."""
     return folder / f"{number:07}{ARROW}"
-
-
-def part_file(folder: Path, number: int) -> Path:
-    """Return the path of a part's ranked rows."""
-    return folder / f"{number:07}.parquet"
 
 
 def size_file(folder: Path, number: int) -> Path:

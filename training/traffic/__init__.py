@@ -1,1 +1,1 @@
-"""Rows and figures of live traffic: joined logs, comparisons, propensities."""
+"""Rows and figures of live traffic: joined logs, comparisons, propensities, estimates."""

@@ -2,7 +2,7 @@
 
 The evidence is click rates of the same candidates at two places: of places that were exchanged at random (swaps), or of
 requests that several bundles ranked differently (intervention harvesting). The all-pairs estimator makes the places'
-examination of them. Lists that rules of merchandising reordered are left out.
+examination of them. Lists that rules of merchandising reordered are left out, and of swaps all lists with rules.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _CELL = ("bundle", "experiment", "shown")
 
 _HARVESTED_COLUMNS = ("query_id", "candidate_id", "position", "label", "bundle")
 
+_ORDER_STAYS = ("exclude", "cutoff", "cutoff exclude")
+"""Actions of rules, as ``listwright join`` writes them, that leave the order of the others."""
+
 _KEY = " request"
 """Column with the hash of the request: a name that no column of the rows has."""
 
@@ -63,6 +66,7 @@ class PositionBias:
         queries: Number of queries.
         observations: Number of swaps, or of requests that came in different orders.
         clicks: ``(places,)`` numbers of clicks that bear on each place.
+        log_covariance: Covariance of the logarithms of the propensities, over the bootstrap samples.
     """
 
     way: Way
@@ -72,6 +76,7 @@ class PositionBias:
     queries: int
     observations: int
     clicks: Float[np.ndarray, " places"]
+    log_covariance: Float[np.ndarray, "places places"]
 
     def file(self, command: str) -> PropensityFile:
         """Return the estimate in its file format."""
@@ -81,7 +86,8 @@ class PositionBias:
             for k, (p, a, b) in enumerate(rows, start=1)
         )
         facts = {"command": command, "method": self.way, "queries": self.queries, "used": self.observations}
-        return PropensityFile(positions=places, **facts)  # type: ignore[arg-type]
+        covariance = tuple(tuple(float(f"{value:.6g}") for value in row) for row in self.log_covariance)
+        return PropensityFile(positions=places, log_covariance=covariance, **facts)  # type: ignore[arg-type]
 
 
 def estimate(
@@ -114,7 +120,8 @@ def estimate(
         task.reach(n + 1)
     low, high = percentile_interval(estimates)
     clicks = np.bincount(evidence.pairs.ravel(), _clicks(evidence).sum(axis=1).ravel(), count)
-    return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.observations, clicks)
+    covariance = np.cov(np.log(np.maximum(estimates, _EDGE)), rowvar=False)
+    return PositionBias(evidence.way, values, low, high, evidence.queries, evidence.observations, clicks, covariance)
 
 
 def _collect_evidence(path: Path, way: Way | None, places: int | None, same: str | None) -> Evidence:
@@ -123,9 +130,8 @@ def _collect_evidence(path: Path, way: Way | None, places: int | None, same: str
         if evidence is not None:
             return evidence
         if way == "swaps":
-            raise DataError(
-                path, "no two places were swapped: serve an experiment of kind explore, or --method harvest"
-            )
+            fault = "no two places were swapped: serve an experiment of kind explore, or --method harvest"
+            raise DataError(path, fault)
     evidence = harvest_evidence(path, places, same=same)
     if evidence is None:
         swapped = "no two places were swapped, and " if way is None else ""
@@ -187,32 +193,21 @@ class _Stratum(NamedTuple):
     group: Int[np.ndarray, " N"]
 
 
-def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence | None:
-    """Collect clicks at swapped and at unswapped places.
-
-    Which requests are swapped is drawn at random. So the candidates that a swap moved down are, in distribution, those
-    that stayed above elsewhere (Joachims, Swaminathan, Schnabel 2017, section 5.3). That holds among requests of one
-    bundle and one experiment, and of as many shown candidates: a pair of a short list is swapped more often. Only these
-    are compared with each other.
-
-    Args:
-        path: Path of the judged rows.
-        places: Number of places from the top; None for the deepest place of any swap.
-        seed: Seed of the hash that deals units to groups; a request without a unit is a unit of its own.
-
-    Returns:
-        None where nothing was swapped.
-    """
-    rows = scan_judged(path, _SWAPPED_COLUMNS, with_rules=False)
-    swapped = rows.filter("swapped")
-    deepest = collected(swapped.select(pl.col("position").max()), path).item()
+def swap_evidence(path: Path, places: int | None) -> Evidence | None:
+    """Collect clicks at swapped and at unswapped places; None where nothing was swapped."""
+    # Which requests are swapped is drawn at random. So the candidates that a swap moved down are, in distribution,
+    # those that stayed above elsewhere (Joachims, Swaminathan, Schnabel 2017, section 5.3), among requests of one
+    # bundle and one experiment, and of as many shown candidates: a pair of a short list is swapped more often. With
+    # rules it does not hold: a swap with an excluded candidate is dropped.
+    rows = scan_judged(path, _SWAPPED_COLUMNS, rules=())
+    deepest = collected(rows.filter("swapped").select(pl.col("position").max()), path).item()
     if deepest is None:
         return None
     places = int(deepest) if places is None else places
     lengths = rows.group_by("query_id").agg(pl.len().clip(upper_bound=int(deepest)).alias("shown"))
     rows = rows.join(lengths, on="query_id")
     cells = collected(rows.filter("swapped").select(_CELL).unique(), path).sort(_CELL)
-    by_cell = [_stratum(rows, path, cell, places, seed) for cell in cells.iter_rows()]
+    by_cell = [_stratum(rows, path, cell, places) for cell in cells.iter_rows()]
     pairs = sorted({(int(k), int(j)) for stratum in by_cell for k, j in _moved(stratum.swapped) if k >= 0})
     if not pairs:
         return None
@@ -222,11 +217,8 @@ def swap_evidence(path: Path, places: int | None, *, seed: int = 0) -> Evidence 
     return Evidence("swaps", np.array(pairs), strata, queries, observations)
 
 
-def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: int, seed: int) -> _Stratum:
-    """Collect the requests of one bundle, experiment and length.
-
-    A request that a swap took beyond the last place counts as swapped at the one that is left.
-    """
+def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: int) -> _Stratum:
+    """Collect the requests of one bundle, experiment and length; one swapped beyond the last place keeps one place."""
     same = (pl.col(name).eq_missing(pl.lit(value)) for name, value in zip(_CELL, cell, strict=True))
     unit = pl.coalesce(pl.col("unit").cast(pl.String), pl.col("query_id").cast(pl.String))
     frame = collected(
@@ -235,7 +227,7 @@ def _stratum(rows: pl.LazyFrame, path: Path, cell: tuple[object, ...], places: i
             pl.col("position") - 1,
             pl.col("label") > 0,
             "swapped",
-            (unit.hash(seed) % MOST_GROUPS).cast(pl.Int64),
+            (unit.hash(0) % MOST_GROUPS).cast(pl.Int64),
         ),
         path,
     )
@@ -275,7 +267,7 @@ def _sums(stratum: _Stratum, pairs: list[tuple[int, int]]) -> Float[np.ndarray, 
     return sums
 
 
-def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: int = 0) -> Evidence | None:
+def harvest_evidence(path: Path, places: int | None, *, same: str | None) -> Evidence | None:
     """Collect clicks on candidates that different bundles showed at different places.
 
     Definition (interventional sets, Agarwal et al. 2019, section 4): a request and a candidate belong to the set of two
@@ -285,16 +277,15 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
         path: Path of the judged rows.
         places: Number of places from the top; None for all that were shown.
         same: Column by which equal requests are recognised, a query text for example; None for the shown candidates.
-        seed: Seed of the hash that deals requests to groups.
 
     Returns:
         None where no request was shown in two orders by two bundles.
     """
-    rows = scan_judged(path, (*_HARVESTED_COLUMNS, *(() if same is None else (same,))), with_rules=False)
+    rows = scan_judged(path, (*_HARVESTED_COLUMNS, *(() if same is None else (same,))), rules=_ORDER_STAYS)
     rows = rows if places is None else rows.filter(pl.col("position") <= places)
     listed = pl.col("candidate_id").cast(pl.String).sort().str.join("\x1f")
     request = listed if same is None else pl.col(same).cast(pl.String).first()
-    keyed = rows.join(rows.group_by("query_id").agg(request.hash(seed).alias(_KEY)), on="query_id")
+    keyed = rows.join(rows.group_by("query_id").agg(request.hash(0).alias(_KEY)), on="query_id")
     several = keyed.group_by(_KEY).agg(pl.col("bundle").n_unique().alias("bundles")).filter(pl.col("bundles") > 1)
     exposures = (
         keyed.join(several, on=_KEY, how="semi")
@@ -312,11 +303,6 @@ def harvest_evidence(path: Path, places: int | None, *, same: str | None, seed: 
         return None
     queries = int(collected(rows.select(pl.col("query_id").n_unique()), path).item())
     observations = int(collected(several.select(pl.len()), path).item())
-    return _evidence(sums, queries, observations)
-
-
-def _evidence(sums: pl.DataFrame, queries: int, observations: int) -> Evidence:
-    """Convert sums by group and pair of places to evidence."""
     pairs = sums.select("position", "position_lower").unique().sort("position", "position_lower")
     numbered = sums.join(pairs.with_row_index("pair"), on=["position", "position_lower"])
     group = numbered["group"].rank("dense").to_numpy().astype(np.int64) - 1
@@ -391,9 +377,7 @@ class Evidence:
 
     def totals(self) -> Float[np.ndarray, "pairs 3"]:
         """Return ``(pairs, 3)`` of each pair: n, clicks at its upper and at its lower place, as if of n displays."""
-        sums = [stratum.sum(axis=0)[None] for stratum in self.strata]
-        (balanced,) = self._balanced(sums)
-        whole: Float[np.ndarray, "pairs 3"] = balanced
+        whole: Float[np.ndarray, "pairs 3"] = self._balanced([stratum.sum(axis=0)[None] for stratum in self.strata])[0]
         return whole
 
     def resample(self, samples: int, seed: int) -> Float[np.ndarray, "samples pairs 3"]:

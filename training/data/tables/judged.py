@@ -19,16 +19,19 @@ from listwright.training.recipe.data import TableData
 KEY = "listwright.judged"
 """Metadata of the Parquet file: JSON of the feature columns, and the columns of query ids, labels and times."""
 
-
-_ORDER_STAYS = ("exclude", "cutoff", "cutoff exclude")
-"""Actions of rules, as ``listwright join`` writes them, that leave the order of the others."""
-
 JUDGED = "*.parquet"
 """Pattern of the names of files in a folder of judged rows."""
 
 
 def judged_metadata(
-    features: Sequence[str], *, qid: str, label: str, time: str, prefix: str = "", only_seen: bool = False
+    features: Sequence[str],
+    *,
+    qid: str,
+    label: str,
+    time: str,
+    prefix: str = "",
+    only_seen: bool = False,
+    unshown: bool = False,
 ) -> dict[str, str]:
     """Return the metadata of a file of judged rows.
 
@@ -37,9 +40,10 @@ def judged_metadata(
         qid, label, time: Names of the columns of query id, label and time of serving.
         prefix: Prefix of the names of all columns but the features.
         only_seen: Whether shown candidates that nobody saw are missing.
+        unshown: Whether candidates that were not shown have rows, without place and label.
     """
     facts = {"features": list(features), "qid": qid, "label": label, "time": time, "prefix": prefix, "seen": only_seen}
-    return {KEY: json.dumps(facts)}
+    return {KEY: json.dumps(facts | {"unshown": unshown})}
 
 
 def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
@@ -52,8 +56,11 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     Returns:
         The same specification where the first table holds no judged rows. Otherwise columns
         that are neither features nor named are ignored.
+
+    Raises:
+        DataError: if there are rows without labels.
     """
-    metadata = read_judged_metadata(path_of(sources[0])) if sources else None
+    metadata = read_judged_metadata(path_of(sources[0]), labelled=True) if sources else None
     if metadata is None:
         return spec
     features, split = metadata["features"], spec.split
@@ -66,8 +73,12 @@ def with_judged_columns(spec: TableData, sources: Sequence[str]) -> TableData:
     return spec.model_copy(update={"qid": qid, "label": label, "split": split, "ignore": (*spec.ignore, *others)})
 
 
-def read_judged_metadata(path: Path) -> dict[str, Any] | None:
-    """Return what a file of judged rows says about its columns; None for another file."""
+def read_judged_metadata(path: Path, *, labelled: bool = False) -> dict[str, Any] | None:
+    """Return what a file of judged rows says about its columns; None for another file.
+
+    Raises:
+        DataError: if every row must be ``labelled``, and candidates that were not shown have rows.
+    """
     if not path.is_file() or not is_parquet(path):
         return None
     try:
@@ -75,16 +86,18 @@ def read_judged_metadata(path: Path) -> dict[str, Any] | None:
         facts = None if text is None else from_json(text)
     except (OSError, ValueError, pl.exceptions.PolarsError):
         return None  # reading the table raises the error
+    if labelled and isinstance(facts, dict) and facts.get("unshown"):
+        raise DataError(path, "has candidates that were not shown, without a label: join again without --unshown")
     return facts if isinstance(facts, dict) and {"features", "qid", "label", "time"} <= facts.keys() else None
 
 
-def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) -> pl.LazyFrame:
-    """Return judged rows as a lazy frame.
+def scan_judged(path: Path, columns: Iterable[str], *, rules: Sequence[str] | None = None) -> pl.LazyFrame:
+    """Return judged rows of shown candidates as a lazy frame.
 
     Args:
         path: Parquet file of judged rows, or a folder of them.
         columns: Names of the needed columns, without a prefix.
-        with_rules: Whether to include rows of lists whose order rules have changed; exclusions alone leave the order.
+        rules: Actions of rules, as ``listwright join`` writes them, that a list may have; None for any.
 
     Returns:
         A lazy frame of some of the columns, by these names. Behind the name of a bundle of several goals stand the
@@ -119,11 +132,13 @@ def scan_judged(path: Path, columns: Iterable[str], *, with_rules: bool = True) 
         )
     if not collected(rows.select(pl.len()), path).item():
         raise DataError(path, "has no rows")
-    if not with_rules and (rules := prefix + "rules") in there:
-        rows = rows.filter(pl.col(rules).is_null() | pl.col(rules).is_in(_ORDER_STAYS))
+    if rules is not None and (column := prefix + "rules") in there:
+        rows = rows.filter(pl.col(column).is_null() | pl.col(column).is_in(list(rules)))
     if "bundle" in names and (weights := prefix + "weights") in there:
         served_by = pl.col(names["bundle"])
         rows = rows.with_columns(pl.coalesce(pl.concat_str(served_by, pl.lit(" "), weights), served_by))
+    if (place := prefix + "position") in there:
+        rows = rows.filter(pl.col(place).is_not_null())
     return rows.select(pl.col(column).alias(name) for name, column in names.items())
 
 

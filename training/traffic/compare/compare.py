@@ -81,49 +81,38 @@ def compare(
         raise RecipeError(f"--share {share:g}: expected a number between 0 and 1, the challenger's part of the units")
     if target is not None and not 0.0 < target < float("inf"):
         raise RecipeError(f"--difference {target:g}: expected a number above 0")
-    opened = open_experiment(path, experiment, columns_of(metrics))
+    opened = _open_experiment(path, experiment, columns_of(metrics))
     if not opened.interleaved:
-        return compare_arms(opened, metrics or DEFAULT_METRICS, challenger=challenger, share=share, target=target)
+        return _compare_arms(opened, metrics or DEFAULT_METRICS, challenger=challenger, share=share, target=target)
     if len(metrics) > 1 or set(metrics) - {"hit", *columns_of(metrics)}:
         rule = "an interleaving has one metric: hit, or the column with what a candidate earns"
         raise RecipeError(f"--metric {' --metric '.join(metrics)}: {rule}")
     if challenger is not None or share != 0.5:
         raise RecipeError("--challenger and --share are of a split; these lists were interleaved: leave them out")
     credit = None if metrics in ((), ("hit",)) else metrics[0]
-    return compare_teams(opened, credit=credit, target=target)
+    return _compare_teams(opened, credit=credit, target=target)
 
 
-def compare_arms(
+def _compare_arms(
     experiment: Experiment, metrics: tuple[str, ...], *, challenger: str | None, share: float, target: float | None
 ) -> TrafficComparison:
-    """Compare the arms of a split, control and one challenger.
-
-    Args:
-        experiment: Experiment whose units were split.
-        metrics: Metrics of :func:`split_sums`, the first of which decides.
-        challenger: Name of the challenger's arm; None where control has only one beside it.
-        share: Planned share of the challenger among the units of both arms.
-        target: Difference in the first metric for which the confidence sequence is narrowest; None for
-            :data:`SPLIT_DIFFERENCE` of control's mean. The other metrics always take the latter.
-
-    Raises:
-        RecipeError: if there is no such arm, or several and none is named.
-        DataError: if an arm has no queries.
-    """
-    every = split_sums(experiment, metrics)
+    """Compare control and one challenger of a split; the target is of the first metric, the others take the usual."""
+    every = _split_sums(experiment, metrics)
     name = _challenger(every, challenger, experiment)
     sums = every.filter(pl.col("arm").is_in(["control", name]))
     wide, columns = _wide(sums, name, metrics)
     looks: dict[str, list[Look]] = {metric: [] for metric in metrics}
     sequences: dict[str, ConfidenceSequence] = {}
     last = _CumulativeSums(date.min, np.zeros((0, 0)))
-    for last in map(_CumulativeSums._make, cumulative_sums(wide, columns)):
+    for last in map(_CumulativeSums._make, _cumulative_sums(wide, columns)):
         for place, metric in enumerate(metrics):
             control, other = last.ratios(place)
             sequence = sequences.get(metric) or _sequence(control, target if place == 0 else None)
-            if has_enough_units(control, other):  # chosen at the first look that counts, and kept
+            estimate, ready = other.value - control.value, has_enough_units(control, other)
+            queries, variance = control.queries + other.queries, control.variance + other.variance
+            if ready:  # chosen at the first look that counts, and kept
                 sequences[metric] = sequence
-            looks[metric].append(_look(last, place, sequence))
+            looks[metric].append(look_of(last.day, estimate, variance, queries, sequence, ready=ready))
     effects = tuple(
         _effect(last, place, metric, looks[metric][-1], sequences.get(metric), target)
         for place, metric in enumerate(metrics)
@@ -178,15 +167,6 @@ def _sequence(control: Ratio, target: float | None) -> ConfidenceSequence:
     return ConfidenceSequence(target if target is not None else share if share > 0.0 else SPLIT_DIFFERENCE)
 
 
-def _look(at: _CumulativeSums, place: int, sequence: ConfidenceSequence) -> Look:
-    control, challenger = at.ratios(place)
-    variance = control.variance + challenger.variance
-    queries = control.queries + challenger.queries
-    ready = has_enough_units(control, challenger)
-    estimate = challenger.value - control.value
-    return look_of(at.day, estimate, variance, queries, sequence, ready=ready)
-
-
 def _effect(
     at: _CumulativeSums, place: int, metric: str, look: Look, planned: ConfidenceSequence | None, target: float | None
 ) -> Effect:
@@ -221,24 +201,17 @@ def _bundles(sums: pl.DataFrame, challenger: str) -> tuple[str, str]:
     return control, other
 
 
-def compare_teams(experiment: Experiment, *, credit: str | None, target: float | None) -> TrafficComparison:
-    """Compare the two teams of interleaved lists.
-
-    Definition (Chapelle, Joachims, Radlinski, Yue 2012, eq. 1): over queries in which a team earned anything,
-        Delta = (wins + ties / 2) / (wins + losses + ties) - 1/2
-    with a win where the challenger's candidates earned more than control's. Its variance is that over units.
-
-    Args:
-        experiment: Experiment with interleaved lists.
-        credit: Column with what a candidate earns; None for 1 where its label is above 0.
-        target: Delta for which the confidence sequence is narrowest; None for :data:`PREFERENCE_DIFFERENCE`.
-    """
-    sums = team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
+def _compare_teams(experiment: Experiment, *, credit: str | None, target: float | None) -> TrafficComparison:
+    """Compare the two teams of interleaved lists."""
+    # Delta is (wins + ties / 2) / (wins + losses + ties) less 1/2 (Chapelle, Joachims, Radlinski, Yue 2012, eq. 1) over
+    # queries in which a team earned anything; the challenger wins where its candidates earned more. Its variance is
+    # that over units.
+    sums = _team_sums(experiment, credit).with_columns(((pl.col("won") + pl.col("lost")) / 4).alias("squares"))
     sequence = ConfidenceSequence(PREFERENCE_DIFFERENCE if target is None else target)
     looks: list[Look] = []
     totals = np.zeros((0, 3))
     preference = Ratio(np.nan, np.nan, 0, 0.0, 0)
-    for day, totals in cumulative_sums(sums, _SUMS):
+    for day, totals in _cumulative_sums(sums, _SUMS):
         preference = ratio_of(*totals.T)
         ready = has_enough_units(preference)
         looks.append(look_of(day, preference.value, preference.variance, preference.queries, sequence, ready=ready))
@@ -298,18 +271,8 @@ class Experiment:
     interleaved: bool
 
 
-def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> Experiment:
-    """Return the rows of an experiment, and whether it is interleaved.
-
-    Args:
-        path: Path of the judged rows.
-        name: Name of the experiment; None where the rows name at most one.
-        columns: Names of the columns that the metrics need beside the usual ones.
-
-    Raises:
-        RecipeError: if the rows hold several experiments and none is named, or not the one that is.
-        DataError: if they cannot be read, or belong to no comparison.
-    """
+def _open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> Experiment:
+    """Return the rows of an experiment, with the columns that metrics need; no name stands for the only one."""
     rows = scan_judged(path, (*_WHO, *columns))
     in_comparison = pl.col("arm").is_not_null() | pl.col("team").is_not_null()
     facts = collected(
@@ -318,16 +281,16 @@ def open_experiment(path: Path, name: str | None, columns: tuple[str, ...]) -> E
     kinds = dict(facts.iter_rows())
     if not kinds:
         raise DataError(path, "no row has an arm or a team: nothing was compared when these lists were served")
+    there = ", ".join(sorted(map(str, kinds)))
     if name is None and len(kinds) > 1:
-        there = ", ".join(sorted(map(str, kinds)))
         raise RecipeError(f"{path} holds several experiments ({there}): name one with --experiment")
     if name is not None and name not in kinds:
-        raise RecipeError(f"--experiment {name}: {path} holds {', '.join(sorted(map(str, kinds)))}")
+        raise RecipeError(f"--experiment {name}: {path} holds {there}")
     name = next(iter(kinds)) if name is None else name
     return Experiment(path, name, rows.filter(pl.col("experiment").eq_missing(pl.lit(name))), kinds[name])
 
 
-def split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame:
+def _split_sums(experiment: Experiment, metrics: tuple[str, ...]) -> pl.DataFrame:
     """Return one row for each unit, day and arm: ``queries``, and the sums of each metric and of its squares.
 
     A metric is ``hit`` (1 if a shown candidate has a label above 0), ``mrr`` (1 / the first such place), ``map`` (mean
@@ -349,24 +312,18 @@ def squared(metric: str) -> str:
     return f"{metric} squared"
 
 
-def team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
+def _team_sums(experiment: Experiment, credit: str | None) -> pl.DataFrame:
     """Return one row for each unit and day: the credit of both teams.
 
     ``preference`` is the sum over queries of 1/2 where the challenger's team earned more, -1/2 where less, 0 where as
     much. ``credited`` counts queries where a team earned anything, ``queries`` all, ``first`` those whose first place
     is the challenger's. ``untold`` counts queries without teams: control answered them alone.
-
-    Args:
-        experiment: Experiment with interleaved lists.
-        credit: Column with what a shown candidate earns; None for 1 where its label is above 0.
     """
     earned = (pl.col("label") > 0).cast(pl.Float64) if credit is None else pl.col(credit).cast(pl.Float64).fill_null(0)
-    mine = {team: earned.filter(pl.col("team") == team).sum() for team in ("control", "challenger")}
     per_query = _per_query(
         experiment,
         [
-            mine["control"].alias("control"),
-            mine["challenger"].alias("challenger"),
+            *(earned.filter(pl.col("team") == team).sum().alias(team) for team in ("control", "challenger")),
             pl.col("team").is_not_null().all().alias("told"),
             (pl.col("team").sort_by("position").first() == "challenger").alias("first"),
         ],
@@ -418,13 +375,12 @@ def _metric(name: str) -> pl.Expr:
     if name == "map":
         places = pl.col("position").filter(clicked).sort()
         return (pl.int_range(1, places.len() + 1) / places).mean().fill_null(0.0)
-    kind, at, depth = name.partition("@")
-    if kind not in ("ndcg", "err") or not at:
+    if not name.startswith(_WITH_DEPTH):
         return pl.col(name).cast(pl.Float64).sum()
+    kind, _, depth = name.partition("@")
     if not (depth.isdecimal() and int(depth) > 0):
         raise RecipeError(f"--metric {name}: expected a depth of 1 or more, as in {kind}@10")
-    gain = pl.lit(2.0).pow(pl.col("label")) - 1.0
-    cut = int(depth)
+    gain, cut = pl.lit(2.0).pow(pl.col("label")) - 1.0, int(depth)
     if kind == "err":
         stops = (gain / (HIGHEST_GAIN + 1.0)).clip(upper_bound=1.0).sort_by("position")
         places = pl.col("position").sort()
@@ -441,7 +397,7 @@ def columns_of(metrics: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in metrics if name not in ("hit", "mrr", "map") and not name.startswith(_WITH_DEPTH))
 
 
-def looks_of(days: pl.Series) -> list[date]:
+def _looks_of(days: pl.Series) -> list[date]:
     """Return the days after which to look, in order."""
     there = days.unique().sort().to_list()
     if len(there) <= MOST_LOOKS:
@@ -450,24 +406,14 @@ def looks_of(days: pl.Series) -> list[date]:
     return [there[place] for place in places]
 
 
-def cumulative_sums(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "units M"]]]:
-    """Yield the cumulative sums of every unit up to the end of each look's day.
-
-    Args:
-        sums: Rows of ``unit``, ``day`` and the columns ``names``.
-        names: Names of M columns.
-
-    Yields:
-        The day, and ``(units, M)`` sums; units come in one order, those without rows are 0. The array grows in place.
-    """
+def _cumulative_sums(sums: pl.DataFrame, names: list[str]) -> Iterator[tuple[date, Float[np.ndarray, "units M"]]]:
+    """Yield each look's day, and the sums of every unit up to its end: one array, which grows in place."""
     rows = sums.sort("day")
     unit = rows["unit"].rank("dense").to_numpy().astype(np.int64) - 1
     values = rows.select(pl.col(names).cast(pl.Float64)).to_numpy()
-    day = rows["day"]
-    totals = np.zeros((int(unit.max()) + 1 if len(unit) else 0, len(names)))
-    begin = 0
-    for last in looks_of(day):
-        end = int((day <= last).sum())
+    totals, begin = np.zeros((rows["unit"].n_unique(), len(names))), 0
+    for last in _looks_of(rows["day"]):
+        end = int((rows["day"] <= last).sum())
         np.add.at(totals, unit[begin:end], values[begin:end])
         begin = end
         yield last, totals

@@ -184,11 +184,8 @@ def needed_for(
 
 
 def _times_of_the_same(times: float, variance: float, within: float) -> float:
-    """Return by which factor the queries have to grow if the units stay the same.
-
-    Of k times the queries the variance is ``variance - within + within / k``. It has to be as low as that of ``times``
-    the data with new units, ``variance / times``.
-    """
+    """Return by which factor the queries have to grow if the units stay the same."""
+    # of k times the queries it is variance - within + within / k: to be as low as with new units, variance / times
     if math.isnan(within) or math.isinf(times) or times <= 1.0:
         return math.nan if math.isnan(within) else times
     spare = variance / times - (variance - within)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import date
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from listwright.training.reporting.page import COLOURS, INK, SOFT, PageFigure, PageSection, PageTable, plot, render
-from listwright.training.traffic.compare.estimates import FEWEST_ACTIVE, FEWEST_UNITS, TrafficComparison
+from listwright.training.traffic.compare.estimates import FEWEST_ACTIVE, FEWEST_UNITS, Look, TrafficComparison
 from listwright.training.traffic.compare.text import (
     advice,
+    check_sentences,
     interval,
     json_values,
     metric_name,
+    metric_row,
     more,
     needed_name,
     p_text,
-    ratio_sentence,
     signed,
     title,
     verdict,
@@ -65,23 +67,17 @@ def _course(comparison: TrafficComparison) -> PageSection:
     ready = [look for look in comparison.looks if look.enough and math.isfinite(look.always)]
     if not ready:
         return PageSection("No day had enough units yet", ["A figure of the course needs one."])
-    figure = PageFigure(course(comparison), _CAPTION)
-    return PageSection(
-        f"{metric_name(comparison.effects[0].metric).capitalize()} from day to day", _shown_since(comparison), [figure]
-    )
-
-
-def _shown_since(comparison: TrafficComparison) -> list[str]:
     first = next((look for look in comparison.looks if look.decision in ("challenger", "control")), None)
-    if first is None:
-        return ["At no look did the always-valid interval exclude 0."]
-    return [f"The always-valid interval excluded 0 first on {first.day.isoformat()}."]
+    sentence = "At no look did the always-valid interval exclude 0."
+    if first is not None:
+        sentence = f"The always-valid interval excluded 0 first on {first.day.isoformat()}."
+    heading = f"{metric_name(comparison.effects[0].metric).capitalize()} from day to day"
+    return PageSection(heading, [sentence], [PageFigure(_course_figure(ready), _CAPTION)])
 
 
 @plot(legend_columns=3)
-def course(axes: Axes, comparison: TrafficComparison) -> tuple[str, str]:
+def _course_figure(axes: Axes, ready: Sequence[Look]) -> tuple[str, str]:
     """Draw estimate, interval for one look and confidence sequence, by day."""
-    ready = [look for look in comparison.looks if look.enough and math.isfinite(look.always)]
     days = [look.day.toordinal() for look in ready]
     middle = [look.estimate for look in ready]
     for name, alpha, halves in (
@@ -109,12 +105,7 @@ def course(axes: Axes, comparison: TrafficComparison) -> tuple[str, str]:
 
 def _metrics(comparison: TrafficComparison) -> PageSection:
     head = ["", "control", "challenger", "change", "at any look, 95 %", "at one look, 95 %"]
-    rows = []
-    for effect in comparison.effects:
-        means = ["" if mean is None else f"{mean:.4f}" for mean in (effect.control, effect.challenger)]
-        always = interval(effect.look.estimate, effect.look.always)
-        once = "not known" if math.isnan(effect.low) else f"[{signed(effect.low)}, {signed(effect.high)}]"
-        rows.append([metric_name(effect.metric), *means, signed(effect.look.estimate), always, once])
+    rows = [metric_row(effect) for effect in comparison.effects]
     note = "The first metric decides. The others were not corrected for their number."
     if comparison.kind == "interleaving":
         head, rows = [head[0], *head[3:]], [[row[0], *row[3:]] for row in rows]
@@ -122,9 +113,6 @@ def _metrics(comparison: TrafficComparison) -> PageSection:
 
 
 def _checks(comparison: TrafficComparison) -> PageSection:
-    sentences = [ratio_sentence(comparison)]
-    if comparison.untold:
-        sentences.append(f"{comparison.untold:,} queries are left out: control answered them alone.")
     tables = []
     if comparison.wins is not None:
         preferences = zip(("challenger", "control", "neither"), comparison.wins, strict=True)
@@ -133,7 +121,7 @@ def _checks(comparison: TrafficComparison) -> PageSection:
         tables = [PageTable("Units by what they prefer", ["", ""], rows)]
     mismatch = comparison.ratio.failed or comparison.crossed
     heading = "The shares are not as planned" if mismatch else "The shares are as planned"
-    return PageSection(heading, sentences, tables=tables)
+    return PageSection(heading, check_sentences(comparison), tables=tables)
 
 
 def _power(comparison: TrafficComparison) -> PageSection:

@@ -49,10 +49,8 @@ def title(comparison: TrafficComparison) -> str:
     """Return the title: kind, experiment, and how many queries of how many units and days."""
     name = "" if comparison.experiment is None else f" {comparison.experiment!r}"
     days = (comparison.looks[-1].day - comparison.looks[0].day).days + 1
-    return (
-        f"{comparison.kind.capitalize()}{name}: {comparison.queries:,} queries of {comparison.units:,} units, {days} "
-        f"{'day' if days == 1 else 'days'}"
-    )
+    counts = f"{comparison.queries:,} queries of {comparison.units:,} units"
+    return f"{comparison.kind.capitalize()}{name}: {counts}, {days} {'day' if days == 1 else 'days'}"
 
 
 def _lines(comparison: TrafficComparison) -> Iterator[str]:
@@ -60,16 +58,13 @@ def _lines(comparison: TrafficComparison) -> Iterator[str]:
     if comparison.bundles is not None:
         yield f"control {comparison.bundles[0]}, challenger {comparison.bundles[1]}"
     yield ""
-    for sentence in (verdict(comparison), *advice(comparison)):
-        yield _filled(sentence)
+    yield from map(_filled, (verdict(comparison), *advice(comparison)))
     yield ""
-    yield _filled(ratio_sentence(comparison))
-    if comparison.untold:
-        yield _filled(f"{comparison.untold:,} queries are left out: control answered them alone.")
+    yield from map(_filled, check_sentences(comparison))
     yield ""
     yield f"{'':10} {'control':>8} {'challenger':>10} {'change':>8}  {'at any look, 95 %':19} at one look, 95 %"
-    for effect in comparison.effects:
-        yield _row(effect)
+    for name, control, challenger, change, always, once in map(metric_row, comparison.effects):
+        yield f"{name[:10]:10} {control:>8} {challenger:>10} {change:>8}  {always:19} {once}"
     if comparison.wins is not None:
         won, lost, even = comparison.wins
         yield ""
@@ -83,13 +78,12 @@ def _lines(comparison: TrafficComparison) -> Iterator[str]:
         yield f"  {'  if only these units come back':40} {more(row.same_always):>13} {more(row.same_fixed):>13}"
 
 
-def _row(effect: Effect) -> str:
-    means = ["" if mean is None else f"{mean:.4f}" for mean in (effect.control, effect.challenger)]
-    look = effect.look
+def metric_row(effect: Effect) -> list[str]:
+    """Return name, both means, change and both intervals of a metric as text."""
+    means = ("" if mean is None else f"{mean:.4f}" for mean in (effect.control, effect.challenger))
     once = "not known" if math.isnan(effect.low) else f"[{signed(effect.low)}, {signed(effect.high)}]"
-    always = interval(look.estimate, look.always)
-    name = metric_name(effect.metric)[:10]
-    return f"{name:10} {means[0]:>8} {means[1]:>10} {signed(look.estimate):>8}  {always:19} {once}"
+    change, always = signed(effect.look.estimate), interval(effect.look.estimate, effect.look.always)
+    return [metric_name(effect.metric), *means, change, always, once]
 
 
 def _filled(sentence: str) -> str:
@@ -118,18 +112,15 @@ def verdict(comparison: TrafficComparison) -> str:
     if decision == "mismatch":
         return f"No verdict: {_mismatch(comparison)}."
     if decision == "too_few":
-        return (
-            f"No verdict yet: {FEWEST_UNITS} units a side are needed, {FEWEST_ACTIVE} of them with a click or another "
-            "value."
-        )
-    if decision == "none":
-        return f"No difference is shown: {name} {signed(look.estimate)}, always-valid 95 % interval " + (
-            f"{interval(look.estimate, look.always)}."
-        )
-    who = "The challenger" if decision == "challenger" else "Control"
-    return f"{who} is better: {name} {signed(look.estimate)}, always-valid 95 % interval " + (
-        f"{interval(look.estimate, look.always)}."
-    )
+        fewest = f"{FEWEST_UNITS} units a side are needed, {FEWEST_ACTIVE} of them"
+        return f"No verdict yet: {fewest} with a click or another value."
+    answers = {
+        "none": "No difference is shown",
+        "challenger": "The challenger is better",
+        "control": "Control is better",
+    }
+    change, always = signed(look.estimate), interval(look.estimate, look.always)
+    return f"{answers[decision]}: {name} {change}, always-valid 95 % interval {always}."
 
 
 def advice(comparison: TrafficComparison) -> list[str]:
@@ -159,14 +150,19 @@ def more(queries: float) -> str:
     return f"{round(queries / 10**digits) * 10**digits:,}"
 
 
-def ratio_sentence(comparison: TrafficComparison) -> str:
-    """Describe how many queries each arm received."""
+def check_sentences(comparison: TrafficComparison) -> list[str]:
+    """Describe how many queries each arm received, and how many are left out."""
     ratio = comparison.ratio
     state = "contradict the shares" if ratio.failed else "agree with the shares"
-    return (
-        f"{ratio.what.capitalize()}: control {ratio.control:,}, challenger {ratio.challenger:,}. They {state}: "
-        f"{1.0 - ratio.share:.0%} and {ratio.share:.0%} were planned, always-valid p = {p_text(ratio.p)}."
-    ).replace("%", " %")
+    counts = f"{ratio.what.capitalize()}: control {ratio.control:,}, challenger {ratio.challenger:,}"
+    shares = f"They {state}: {_shares(comparison)} were planned, always-valid p = {p_text(ratio.p)}."
+    left_out = f"{comparison.untold:,} queries are left out: control answered them alone."
+    return [f"{counts}. {shares}", *([left_out] if comparison.untold else [])]
+
+
+def _shares(comparison: TrafficComparison) -> str:
+    share = comparison.ratio.share
+    return f"{1.0 - share:.0%} and {share:.0%}".replace("%", " %")
 
 
 def p_text(p: float) -> str:
@@ -183,16 +179,12 @@ def _mismatch(comparison: TrafficComparison) -> str:
     if comparison.crossed:
         return f"{comparison.crossed:,} units were in both arms"
     ratio = comparison.ratio
-    planned = f"{1.0 - ratio.share:.0%} and {ratio.share:.0%}".replace("%", " %")
-    return (
-        f"control and challenger have {ratio.control:,} and {ratio.challenger:,} {ratio.what}, where {planned} were "
-        f"planned (p = {p_text(ratio.p)} < {LEVEL:g})"
-    )
+    counts = f"control and challenger have {ratio.control:,} and {ratio.challenger:,} {ratio.what}"
+    return f"{counts}, where {_shares(comparison)} were planned (p = {p_text(ratio.p)} < {LEVEL:g})"
 
 
 def _power(comparison: TrafficComparison) -> str:
-    effect: Effect = comparison.effects[0]
-    worth = next(row for row in effect.needed if row.why == "worth")
+    worth = next(row for row in comparison.effects[0].needed if row.why == "worth")
     if worth.always == 0.0:
         return f"A difference of {worth.true:.4f} would probably have been shown by now."
     many = more(worth.always)

@@ -163,10 +163,7 @@ def _json(path: Path, labels: Labels) -> Iterator[EventBatch]:
 
 
 def _texts(stream: BinaryIO) -> Iterator[tuple[str, object, bool]]:
-    """Yield the place of each line, the line, and whether its end is there; of an array each value instead.
-
-    An array stands in one line, or it is the whole file.
-    """
+    """Yield place and text of each line, and whether its end is there; of an array, a line or the file, each value."""
     for number, piece in enumerate(iter(lambda: stream.readline(MAX_LINE + 1), b""), start=1):
         line = piece.removeprefix(codecs.BOM_UTF8)
         values = _array(line)

@@ -97,6 +97,7 @@ class JoinJob:
         window: Longest time from serving to an event that counts.
         out: Parquet file to write.
         prefix: Prefix of the names of all columns but the features.
+        unshown: Whether to write candidates below ``top_n``, too, without place and label.
         bucket_rows: Size of a bucket; see :data:`BUCKET_ROWS`.
         slice_bytes: Size of a slice; see :data:`SLICE_BYTES`.
     """
@@ -107,6 +108,7 @@ class JoinJob:
     window: timedelta
     out: Path
     prefix: str = ""
+    unshown: bool = False
     bucket_rows: int = BUCKET_ROWS
     slice_bytes: int = SLICE_BYTES
 
@@ -170,7 +172,7 @@ class _Run:
         job = self._job
         files, sources = self._inputs()
         schema = self._schema(files)
-        check_names(schema, job.labels, job.prefix)
+        _check_names(schema, job.labels, job.prefix)
         pieces = self._pieces(files, schema)
         first_fault, events = self._events(sources)
         matched, superseded = self._matched(pieces, events)
@@ -189,7 +191,7 @@ class _Run:
             events = [file for path in job.events for file in event_files(path, notes.append)]
             return {"served": [str(path) for path in served], "events": [str(path) for path in events], "notes": notes}
 
-        names = run_step_once(self._folder, "inputs", listed)
+        names = _run_step_once(self._folder, "inputs", listed)
         for note in names["notes"]:
             self._progress.remark(note)
         return [Path(name) for name in names["served"]], [Path(name) for name in names["events"]]
@@ -201,7 +203,7 @@ class _Run:
             schema = schema_of(files)
             return {"names": schema.names, "categories": schema.categories}
 
-        facts = run_step_once(self._folder, "schema", read)
+        facts = _run_step_once(self._folder, "schema", read)
         return Schema(tuple(facts["names"]), {name: tuple(values) for name, values in facts["categories"].items()})
 
     def _pieces(self, files: Sequence[Path], schema: Schema) -> list[Path]:
@@ -214,10 +216,13 @@ class _Run:
                 def report(done: int) -> None:
                     task.reach(before + done, path.name)
 
-                count = read_listed(path, lambda there: write_pieces(there, number, schema, inside, report))
+                unshown = self._job.unshown
+                count = read_listed(
+                    path, lambda there: write_pieces(there, number, schema, inside, report, unshown=unshown)
+                )
                 return {"records": count or 0, "gone": count is None}
 
-            facts = run_step_once(self._folder, f"served-{number:05}", read)
+            facts = _run_step_once(self._folder, f"served-{number:05}", read)
             self._served += facts["records"]
             self._gone += facts["gone"]
             task.reach(self._served)
@@ -241,7 +246,7 @@ class _Run:
                 facts = read_listed(path, lambda there: self._events_of(there, inside / f"{number:05}", report))
                 return {"counts": {}, "kept": 0, "fault": "", "gone": True} if facts is None else facts
 
-            facts = run_step_once(self._folder, f"events-{number:05}", read)
+            facts = _run_step_once(self._folder, f"events-{number:05}", read)
             self._counts += Counts(facts["counts"])
             rows += facts["kept"]
             self._gone += facts["gone"]
@@ -253,7 +258,7 @@ class _Run:
         """Write the events of a file that can match as pieces."""
         counts, rows, fault = Counts(), 0, ""
         for piece, batch in enumerate(event_batches(path, self._job.labels)):
-            frame = worth_matching(batch.frame, self._job.labels, counts)
+            frame = _worth_matching(batch.frame, self._job.labels, counts)
             counts.update(batch.faulty)
             fault = fault or batch.first_fault
             _write(frame, stem.with_name(f"{stem.name}-{piece:05}.parquet"))
@@ -261,29 +266,31 @@ class _Run:
             report(rows)
         return {"counts": dict(counts), "kept": rows, "fault": fault, "gone": False}
 
-    def _matched(self, pieces: Sequence[Path], events: int) -> tuple[list[Path], list[Path]]:
-        buckets = max(1, -(-(self._served + events) // self._job.bucket_rows))
+    def _matched(self, pieces: Sequence[Path], event_count: int) -> tuple[list[Path], list[Path]]:
+        buckets = max(1, -(-(self._served + event_count) // self._job.bucket_rows))
         dealt, matched = self._folder / "buckets", self._folder / "matched"
         matched.mkdir(exist_ok=True)
 
         def deal_all() -> dict[str, Any]:
             shutil.rmtree(dealt, ignore_errors=True)
-            deal(keys_of(pieces), buckets, dealt, "keys")
-            deal(map(pl.read_parquet, sorted((self._folder / "events").glob("*.parquet"))), buckets, dealt, "events")
+            keys = (pl.read_parquet(path, columns=list(_KEYS)) for path in pieces)
+            events = map(pl.read_parquet, sorted((self._folder / "events").glob("*.parquet")))
+            _deal(keys, buckets, dealt, "keys")
+            _deal(events, buckets, dealt, "events")
             return {"buckets": sorted(path.name for path in dealt.iterdir()) if dealt.exists() else []}
 
-        names = run_step_once(self._folder, "dealt", deal_all)["buckets"]
+        names = _run_step_once(self._folder, "dealt", deal_all)["buckets"]
         task = self._progress.begin("Matching events, parts", len(names))
         for number, name in enumerate(names):
 
             def match_bucket(name: str = name) -> dict[str, Any]:
                 counts = Counts()
-                files, superseded = match(dealt / name, self._job.window, self._job.labels, counts)
+                files, superseded = _match(dealt / name, self._job.window, self._job.labels, counts)
                 _write(files, matched / f"{name}.parquet")
                 _write(superseded, matched / f"{name}.superseded.parquet")
                 return {"counts": dict(counts), "again": superseded.height}
 
-            facts = run_step_once(self._folder, f"matched-{name}", match_bucket)
+            facts = _run_step_once(self._folder, f"matched-{name}", match_bucket)
             self._counts += Counts(facts["counts"])
             self._again += facts["again"]
             task.reach(number + 1)
@@ -308,7 +315,7 @@ class _Run:
 
             def write_slice(slice_: Slice = slice_, path: Path = path) -> dict[str, Any]:
                 counts = Counts()
-                rows = judged_rows(
+                rows = _judged_rows(
                     slice_,
                     times.find_pieces(slice_),
                     matched,
@@ -321,7 +328,7 @@ class _Run:
                 _write(rows, path)
                 return {"counts": dict(counts)}
 
-            self._counts += Counts(run_step_once(self._folder, f"rows-{slice_.name}", write_slice)["counts"])
+            self._counts += Counts(_run_step_once(self._folder, f"rows-{slice_.name}", write_slice)["counts"])
             written.append(path)
             task.reach(number + 1)
         return written
@@ -351,11 +358,12 @@ class _Run:
             time=prefix + TIME,
             prefix=prefix,
             only_seen=bool(job.labels.seen),
+            unshown=job.unshown,
         )
         rows = pl.scan_parquet(list(written))
         rows.sink_parquet(whole, compression="zstd", metadata=metadata)
         tally = pl.scan_parquet(whole).group_by(prefix + LABEL).len().sort(prefix + LABEL).collect(engine="streaming")
-        labelled = {int(label): int(count) for label, count in tally.iter_rows()}
+        labelled = {int(label): int(count) for label, count in tally.iter_rows() if label is not None}
         begins = pl.col(prefix + QID) != pl.col(prefix + QID).shift(1)
         queries = pl.scan_parquet(whole).select(begins.fill_null(value=True).sum()).collect(engine="streaming").item()
         whole.replace(job.out)
@@ -368,13 +376,7 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
         frame.write_parquet(file, compression="lz4", row_group_size=50_000)
 
 
-def keys_of(pieces: Iterable[Path]) -> Iterator[pl.DataFrame]:
-    """Yield the columns of the records that are matched, piece by piece."""
-    for path in pieces:
-        yield pl.read_parquet(path, columns=list(_KEYS))
-
-
-def deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) -> None:
+def _deal(frames: Iterable[pl.DataFrame], buckets: int, folder: Path, stem: str) -> None:
     """Partition rows into the buckets of their queries: ``folder/BUCKET/STEM-NUMBER.parquet``."""
     for number, frame in enumerate(_merge_frames(frames)):
         dealt = frame.with_columns((pl.col("query_id").hash(seed=0) % buckets).alias("bucket"))
@@ -397,7 +399,7 @@ def _merge_frames(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(held)
 
 
-def worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.DataFrame:
+def _worth_matching(frame: pl.DataFrame, labels: Labels, counts: Counts) -> pl.DataFrame:
     """Return the events whose action counts, and that name a query and a candidate; count the others."""
     good = {
         Cause.NO_LABEL: pl.col("action_name").is_in(list(labels.actions)),
@@ -416,24 +418,11 @@ def _filtered(frame: pl.DataFrame, good: Mapping[Cause, pl.Expr], counts: Counts
     return frame
 
 
-def match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Match the events of a bucket with their records; return also the superseded records.
-
-    An event belongs to the list of its query that was served last, at its time or before; where there is none, to the
-    first that was served up to :data:`SKEW` later. Of several records of one query the last
-    one with an event stands, or the last one: the others were tries whose answer did not arrive, or lists that it
-    replaced.
-
-    Args:
-        folder: Folder of the bucket.
-        window: Longest time from serving to an event that counts.
-        labels: Labels, which name the numbers that are summed.
-        counts: Counts of events that do not count; added to.
-
-    Returns:
-        Events with ``served_at`` and ``record``, by the time of serving; and ``served_at`` and ``record`` of the
-        records that do not stand.
-    """
+def _match(folder: Path, window: timedelta, labels: Labels, counts: Counts) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Match the events of a bucket with their records, by the time of serving; return also the superseded records."""
+    # An event belongs to the list of its query that was served last, at its time or before; where there is none, to the
+    # first that was served up to SKEW later. Of several records of one query the last one with an event stands, or the
+    # last one: the others were tries whose answer did not arrive, or lists that it replaced.
     keys = _read(folder, "keys", {"query_id": pl.String(), "served_at": pl.Datetime("us"), "record": pl.Int64()})
     keys = keys.sort("served_at", "record")
     events = _read(folder, "events", event_schema(labels))
@@ -488,40 +477,27 @@ def _read(folder: Path, stem: str, schema: dict[str, Any]) -> pl.DataFrame:
     return pl.read_parquet(files) if files else pl.DataFrame(schema=schema)
 
 
-def run_step_once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run a step unless it is done, and return its stored result.
-
-    Args:
-        folder: Folder of the job.
-        name: Name of the step.
-        work: Function that does the step and returns a JSON value; repeating it must give the same.
-    """
+def _run_step_once(folder: Path, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Run a step unless it is done, and return its stored result; running it again must give the same."""
     path = folder / f"{name}.{DONE}"
     if not path.exists():
         write_json(path, work())
     return read_object(path)
 
 
-def check_names(schema: Schema, labels: Labels, prefix: str) -> None:
-    """Raise if two columns of the judged rows would have the same name.
-
-    Raises:
-        RecipeError: if a sum has the name of another column that is not a feature.
-        DataError: if a feature has the name of another column.
-    """
+def _check_names(schema: Schema, labels: Labels, prefix: str) -> None:
+    """Raise RecipeError if a sum, or DataError if a feature, has the name of another column of the judged rows."""
     others = {*_LEADING, *_TRAILING, *(f"n_{action}" for action in labels.actions)}
     twice = [name for name in labels.sums if name in others]
     if twice:
         raise RecipeError(f"sums.{twice[0]}: the judged rows have this column already: choose another name")
     clashing = [name for name in schema.names if name in {prefix + other for other in others | labels.sums.keys()}]
     if clashing:
-        raise DataError(
-            "the served log",
-            f"has a feature {clashing[0]!r}, a column of the judged rows: say --prefix judged_, for example",
-        )
+        fault = f"has a feature {clashing[0]!r}, a column of the judged rows: say --prefix judged_, for example"
+        raise DataError("the served log", fault)
 
 
-def judged_rows(
+def _judged_rows(
     slice_: Slice,
     pieces: Sequence[Path],
     matched: Sequence[Path],
@@ -532,21 +508,7 @@ def judged_rows(
     prefix: str,
     counts: Counts,
 ) -> pl.DataFrame:
-    """Return the rows of the records that were served in a period, in the order of serving and of the shown places.
-
-    Args:
-        slice_: Period of serving.
-        pieces: Files of records.
-        matched: Files of events with their records.
-        superseded: Files of records that were served again later.
-        schema: Schema of the features.
-        labels: Labels of the actions.
-        prefix: Prefix of the names of all columns but the features.
-        counts: Counts of events; added to.
-
-    Returns:
-        One row a shown candidate; of a query without a candidate that was seen, none.
-    """
+    """Return the rows of the records that were served in a period, in the order of serving and of the shown places."""
     records = _between(pieces, slice_)
     records = records.join(_between(superseded, slice_).select("record"), on="record", how="anti").sort(TIME, "record")
     rows = _candidate_rows(records, schema, prefix)
@@ -567,6 +529,7 @@ def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.Da
     features = np.frombuffer(b"".join(records["features"].to_list()), "<f4").reshape(rows, width)
     begins = np.cumsum(lengths) - lengths
     place = np.arange(rows) - np.repeat(begins, lengths)
+    hidden = pl.Series(place >= np.repeat(records["top"].to_numpy(), lengths))
     record = np.repeat(np.arange(records.height), lengths)
     columns = {name: _column(features[:, d], schema, name) for d, name in enumerate(schema.names)}
     spread = records.select(
@@ -578,7 +541,7 @@ def _candidate_rows(records: pl.DataFrame, schema: Schema, prefix: str) -> pl.Da
     ids = records.filter(pl.col("length") > 0)["shown"].explode()
     return spread.with_columns(
         ids.alias(prefix + "candidate_id"),
-        pl.Series(prefix + "position", (place + 1).astype(np.int32)),
+        pl.Series(prefix + "position", (place + 1).astype(np.int32)).set(hidden, None),
         _scores(records["scores"]).alias(prefix + "score"),
         _scores(records["first_stage_scores"]).alias(prefix + "first_stage_score"),
         _of_places(records["teams"], lengths).alias(prefix + "team"),
@@ -614,7 +577,7 @@ def _swapped(records: pl.DataFrame, begins: np.ndarray, rows: int) -> np.ndarray
     changed = records["intervention"].is_not_null()
     for row in changed.arg_true().to_list():
         places = records["places"][row].to_numpy()
-        swapped[begins[row] + places[(places >= 0) & (places < records["length"][row])]] = True
+        swapped[begins[row] + places[(places >= 0) & (places < records["top"][row])]] = True
     return swapped
 
 
@@ -664,4 +627,5 @@ def _with_events(
     )
     if labels.seen:
         joined = joined.filter(pl.col(prefix + LABEL).is_not_null())
-    return joined.with_columns(pl.col(name).fill_null(0) for name in (prefix + LABEL, *_of_events(labels, prefix)))
+    filled = joined.with_columns(pl.col(name).fill_null(0) for name in (prefix + LABEL, *_of_events(labels, prefix)))
+    return filled.with_columns(pl.when(pl.col(prefix + "position").is_not_null()).then(prefix + LABEL))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from listwright.ranking.atomic_file import atomic_file
 from listwright.ranking.errors import DataError
@@ -49,8 +49,10 @@ PIECE_SCHEMA: dict[str, Any] = {
     "rule": pl.List(pl.String()),
     "weights": pl.String(),
     "length": pl.Int64(),
+    "top": pl.Int64(),
 }
-"""Schema of a piece. ``shown`` holds the ids as shown, ``features`` and scores these candidates' bytes in that order.
+"""Schema of a piece. ``shown`` holds the ids as shown, ``top`` many, perhaps followed by those that were not;
+``features`` and scores these candidates' bytes in that order.
 """
 
 RECORDS_OF_A_FILE = 2**40
@@ -112,7 +114,9 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: Callable[[int], None]) -> int:
+def write_pieces(
+    path: Path, number: int, schema: Schema, folder: Path, report: Callable[[int], None], *, unshown: bool = False
+) -> int:
     """Write the records of one file as pieces; return how many records there are.
 
     Args:
@@ -121,6 +125,7 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: 
         schema: Schema of all files.
         folder: Folder for the pieces.
         report: Function that gets the number of records read so far.
+        unshown: Whether to write candidates below ``top_n``, too, unless a rule excluded them.
 
     Raises:
         DataError: if the file is damaged.
@@ -129,9 +134,14 @@ def write_pieces(path: Path, number: int, schema: Schema, folder: Path, report: 
     rows: list[tuple[object, ...]] = []
     size = piece = count = 0
     for record in read(path):
-        rows.append(_row(record, order.of(record), number * RECORDS_OF_A_FILE + count, str(path)))
+        listed = record.order
+        if unshown:
+            excluded = {index for rule in record.rules or () if rule.action == "exclude" for index in rule.candidates}
+            below = sorted({*range(len(record))} - excluded - {*listed.tolist()})
+            listed = np.append(listed, np.array(below, dtype=listed.dtype))
+        rows.append(_row(record, listed, order.of(record, listed), number * RECORDS_OF_A_FILE + count, str(path)))
         count += 1
-        size += len(record.order) * len(schema.names) * 4
+        size += len(listed) * len(schema.names) * 4
         if size >= PIECE_BYTES or len(rows) >= PIECE_RECORDS:
             _write(rows, folder / f"{number:05}-{piece:05}.parquet")
             report(count)
@@ -157,9 +167,9 @@ class _Order:
             if known is not None and own is not None and known != own:
                 self._codes[d] = np.array([0, *(known.index(value) + 1 for value in own)], dtype=np.float32)
 
-    def of(self, record: ServedRecord) -> Float[np.ndarray, "R D"]:
-        """Return the features of the shown candidates, in the order shown."""
-        features: np.ndarray = record.features[record.order]
+    def of(self, record: ServedRecord, listed: Int[np.ndarray, " R"]) -> Float[np.ndarray, "R D"]:
+        """Return the features of some candidates, in their order."""
+        features: np.ndarray = record.features[listed]
         if self._places is not None:
             features = features[:, self._places]
         for d, codes in self._codes.items():
@@ -168,12 +178,13 @@ class _Order:
         return features
 
 
-def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, source: str) -> tuple[object, ...]:
+def _row(
+    record: ServedRecord, listed: Int[np.ndarray, " R"], features: Float[np.ndarray, "R D"], number: int, source: str
+) -> tuple[object, ...]:
     order = record.order.tolist()
     ids, length = record.candidate_ids, len(record)
     if len(set(order)) < len(order) or (order and not 0 <= min(order) <= max(order) < length):
         raise DataError(source, f"query {record.query_id!r} shows places {order[:10]} of {length} candidates")
-    order_of_ids = [ids[place] for place in order]
     hidden: list[str] = []
     if len(order) < length:
         at = set(order)
@@ -183,11 +194,11 @@ def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, 
         number,
         record.query_id,
         record.served_at.astimezone(UTC).replace(tzinfo=None),
-        order_of_ids,
+        [ids[place] for place in listed],
         hidden,
         features.tobytes(),
-        record.scores[order].tobytes(),
-        record.first_stage_scores[order].tobytes(),
+        record.scores[listed].tobytes(),
+        record.first_stage_scores[listed].tobytes(),
         record.bundle,
         record.strategy,
         record.unit,
@@ -199,6 +210,7 @@ def _row(record: ServedRecord, features: Float[np.ndarray, "R D"], number: int, 
         None if intervention is None else intervention.propensity,
         *_rules(record, order),
         None if record.weights is None else json.dumps(record.weights),
+        len(listed),
         len(order),
     )
 

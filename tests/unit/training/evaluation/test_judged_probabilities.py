@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -13,11 +14,11 @@ from listwright.ranking import bundle
 from listwright.ranking.candidates import CandidateList
 from listwright.ranking.errors import DataError, ListwrightError, RecipeError
 from listwright.ranking.metrics import dcg
-from listwright.training.evaluation import judgement
 from listwright.training.evaluation.gates import Gate, facts_of, parse_gate
 from listwright.training.evaluation.judgement import Judging, judge
 from listwright.training.reporting.judged_page import page
 from listwright.training.scoring import run as scoring_run
+from listwright.training.scoring.run import parts
 from listwright.training.scoring.worker import lists_of
 from support.service.bundles import make_bundle
 from support.training.scored import lists
@@ -44,8 +45,8 @@ def in_this_process(monkeypatch):
         with ThreadPoolExecutor(jobs or local_jobs) as executor:
             yield executor, jobs or local_jobs
 
-    monkeypatch.setattr(judgement, "side_by_side", threads)
-    monkeypatch.setattr(judgement, "parts", lambda rows, qid: scoring_run.parts(rows, qid, 50))
+    monkeypatch.setattr(scoring_run, "side_by_side", threads)
+    monkeypatch.setattr(scoring_run, "parts", partial(parts, rows=50))
 
 
 @pytest.fixture

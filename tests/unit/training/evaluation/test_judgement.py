@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import ir_measures
 import numpy as np
@@ -22,6 +23,7 @@ from listwright.ranking.errors import DataError, ListwrightError
 from listwright.ranking.metrics import EvalProtocol
 from listwright.ranking.order import ranks_by_score
 from listwright.training.data.tables import table
+from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.evaluation import gates, judgement
 from listwright.training.evaluation.gates import OTHERS, Gate, Judgement, parse_gate
 from listwright.training.evaluation.intervals import bound_mean
@@ -31,6 +33,7 @@ from listwright.training.evaluation.trec import read_trec
 from listwright.training.recipe.data import TableData
 from listwright.training.reporting.judged_page import gain_sentence
 from listwright.training.scoring import run as scoring_run
+from listwright.training.scoring.run import parts
 from support.service.bundles import make_bundle
 from support.training.scored import lists
 
@@ -60,8 +63,8 @@ def in_this_process(monkeypatch):
         with ThreadPoolExecutor(jobs or local_jobs) as executor:
             yield executor, jobs or local_jobs
 
-    monkeypatch.setattr(judgement, "side_by_side", threads)
-    monkeypatch.setattr(judgement, "parts", lambda rows, qid: scoring_run.parts(rows, qid, 50))
+    monkeypatch.setattr(scoring_run, "side_by_side", threads)
+    monkeypatch.setattr(scoring_run, "parts", partial(parts, rows=50))
 
 
 @pytest.fixture
@@ -136,8 +139,15 @@ def test_neither_parts_nor_jobs_nor_the_kind_of_file_change_a_figure(models, fra
     frame[200:].write_parquet(folder / "b.parquet")
     for path in (tmp_path / "rows.csv", folder):
         assert means(judge(judging(models[:1], path))) == first
-    monkeypatch.setattr(judgement, "parts", scoring_run.parts)
+    monkeypatch.setattr(scoring_run, "parts", parts)
     assert means(judge(judging(models[:1], data), jobs=1)) == first
+
+
+def test_candidates_that_were_not_shown_are_refused(models, frame, tmp_path):
+    metadata = judged_metadata(["price"], qid="query", label="label", time="served_at", unshown=True)
+    frame.write_parquet(tmp_path / "rows.parquet", metadata=metadata)
+    with pytest.raises(DataError, match="without --unshown"):
+        judge(judging(models[:1], tmp_path / "rows.parquet"))
 
 
 def test_two_bundles_are_compared_query_by_query(models, data):

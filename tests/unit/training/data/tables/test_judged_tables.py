@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from listwright.ranking.errors import RecipeError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.data.tables import table
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.recipe.data import TableData, TableSplit
@@ -68,3 +68,8 @@ def test_three_files(tmp_path):
 def test_other_tables_are_read_as_before(load, metadata):
     with pytest.raises(RecipeError, match="--qid"):
         load(metadata=metadata)
+
+
+def test_candidates_that_were_not_shown_are_refused_for_a_fit(load):
+    with pytest.raises(DataError, match="without --unshown"):
+        load(judged_metadata(["price", "stars"], qid="query_id", label="label", time="served_at", unshown=True))

@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 
 from listwright.ranking.errors import DataError, RecipeError
-from listwright.training.traffic.compare.compare import columns_of, open_experiment, split_sums, team_sums
+from listwright.training.traffic.compare.compare import _open_experiment, _split_sums, _team_sums, columns_of
 from support.one_list import measure
 from support.training.judged import row, written
 
 
 def split(path, metrics, rows):
-    return split_sums(open_experiment(written(path / "rows.parquet", rows), None, columns_of(metrics)), metrics)
+    return _split_sums(_open_experiment(written(path / "rows.parquet", rows), None, columns_of(metrics)), metrics)
 
 
 def test_metrics_of_one_query(tmp_path):
@@ -37,7 +37,7 @@ def test_bytes_in_utf8_are_text(tmp_path):
     path = written(tmp_path / "rows.parquet", rows)
     frame = pl.read_parquet(path)
     frame.with_columns(pl.col(pl.String).cast(pl.Binary)).write_parquet(path)
-    found = split_sums(open_experiment(path, None, ()), ("hit",))
+    found = _split_sums(_open_experiment(path, None, ()), ("hit",))
     assert dict(found.select("arm", "hit").iter_rows()) == {"control": 1.0, "challenger": 0.0}
     assert found["unit"].to_list() == ["q", "r"]
 
@@ -47,17 +47,17 @@ def test_of_a_folder_the_file_that_is_cut_off_is_named_and_folders_are_read(tmp_
     (tmp_path / "2026").mkdir()
     written(tmp_path / "a.parquet", rows[:1])
     path = written(tmp_path / "2026" / "b.parquet", rows[1:])
-    assert split_sums(open_experiment(tmp_path, None, ()), ("hit",)).height == 2
+    assert _split_sums(_open_experiment(tmp_path, None, ()), ("hit",)).height == 2
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"2026/b\.parquet: cannot be read"):
-        open_experiment(tmp_path, None, ())
+        _open_experiment(tmp_path, None, ())
 
 
 def test_rows_of_nothing_are_an_error(tmp_path):
     path = written(tmp_path / "rows.parquet", [row("q", 1, 1, arm="control")])
     pl.read_parquet(path).clear().write_parquet(path)
     with pytest.raises(DataError, match="has no rows"):
-        open_experiment(path, None, ())
+        _open_experiment(path, None, ())
 
 
 def test_a_label_above_4_is_as_good_as_can_be(tmp_path):
@@ -98,9 +98,9 @@ def test_days_and_arms_are_kept_apart(tmp_path):
 
 
 def teams(path, rows, credit=None):
-    experiment = open_experiment(written(path / "rows.parquet", rows), None, () if credit is None else (credit,))
+    experiment = _open_experiment(written(path / "rows.parquet", rows), None, () if credit is None else (credit,))
     assert experiment.interleaved
-    return team_sums(experiment, credit)
+    return _team_sums(experiment, credit)
 
 
 def listed(query, first, labels, **more):
@@ -161,7 +161,7 @@ def test_what_is_given_back_counts_as_much_as_what_is_earned(tmp_path):
 )
 def test_what_cannot_be_compared_is_refused(tmp_path, rows, name, complaint):
     with pytest.raises((DataError, RecipeError), match=complaint):
-        open_experiment(written(tmp_path / "rows.parquet", rows), name, ())
+        _open_experiment(written(tmp_path / "rows.parquet", rows), name, ())
 
 
 def test_two_candidates_at_one_place_are_refused(tmp_path):
@@ -173,13 +173,13 @@ def test_two_candidates_at_one_place_are_refused(tmp_path):
 def test_missing_columns_and_files_are_named(tmp_path):
     path = written(tmp_path / "rows.parquet", [{"query_id": "q", "unit": None}])
     with pytest.raises(DataError, match="no column 'served_at' and no column"):
-        open_experiment(path, None, ())
+        _open_experiment(path, None, ())
     (tmp_path / "rows.csv").write_text("a,b\n")
     with pytest.raises(DataError, match="no Parquet file"):
-        open_experiment(tmp_path / "rows.csv", None, ())
+        _open_experiment(tmp_path / "rows.csv", None, ())
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty: is no Parquet file, and no folder with one"):
-        open_experiment(tmp_path / "empty", None, ())
+        _open_experiment(tmp_path / "empty", None, ())
     with pytest.raises(RecipeError, match="ndcg@0"):
         split(tmp_path, ("ndcg@0",), [row("q", 1, arm="control")])
 

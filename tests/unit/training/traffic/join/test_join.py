@@ -9,6 +9,7 @@ import pytest
 from listwright.ranking.errors import DataError, RecipeError
 from listwright.ranking.served_log.files import write
 from listwright.ranking.served_log.record import Intervention, RuleEffect
+from listwright.training.data.tables.judged import read_judged_metadata, scan_judged
 from listwright.training.traffic.join import job as join_job
 from listwright.training.traffic.join import pieces
 from listwright.training.traffic.join.events import COUNTED, NO_NUMBER, OTHER_PLACE, Cause, Labels
@@ -229,7 +230,7 @@ def test_small_parts_give_the_same_file(joined, monkeypatch):
     assert pl.read_parquet(out).equals(pl.read_parquet(out_parted))
 
 
-@pytest.mark.parametrize("step", ["write_pieces", "event_batches", "match", "judged_rows"])
+@pytest.mark.parametrize("step", ["write_pieces", "event_batches", "_match", "_judged_rows"])
 def test_an_interrupted_join_goes_on(joined, tmp_path, monkeypatch, step):
     records, events = many()
     several = [records[:100], records[100:]]
@@ -239,7 +240,7 @@ def test_an_interrupted_join_goes_on(joined, tmp_path, monkeypatch, step):
 
     def interrupted(*args, **words):
         calls.append(args)
-        if len(calls) == (1 if step in ("event_batches", "match") else 2):
+        if len(calls) == (1 if step in ("event_batches", "_match") else 2):
             raise KeyboardInterrupt
         return done(*args, **words)
 
@@ -281,10 +282,10 @@ def test_a_finished_file_that_is_cut_off_is_an_error(joined, tmp_path, monkeypat
     path = tmp_path / "served" / "1.avro"
     if resumed:
 
-        def interrupted(*words):
+        def interrupted(*words, **options):
             if words[0] == path:
                 raise KeyboardInterrupt
-            return write_pieces(*words)
+            return write_pieces(*words, **options)
 
         write_pieces = join_job.write_pieces
         with monkeypatch.context() as patch:
@@ -378,3 +379,34 @@ def test_weights_of_goals_are_json(joined):
     _, out = joined(records, [event(7, 1)])
     rows = pl.read_parquet(out)
     assert rows["weights"].to_list() == [None] * 4 + ['{"booked": 1.0, "margin": 0.25}'] * 3
+
+
+def test_a_swap_with_a_candidate_that_was_not_shown_has_one_row(joined):
+    """The place below the last shown one belongs to no row: the order of the others is not known."""
+    swap = served_record(
+        9, order=np.array([3, 1]), top_n=2, intervention=Intervention("swap", (1, 2), 0.25), experiment="fair"
+    )
+    _, out = joined([swap], [event(9, 1)], unshown=True)
+    assert pl.read_parquet(out)["swapped"].to_list() == [False, True, False, False]
+
+
+def test_candidates_that_were_not_shown_have_no_place_and_no_label(joined):
+    excluded = served_record(8, order=np.array([2]), top_n=1, rules=(RuleEffect("no", "exclude", (0,)),))
+    records, events = [RECORDS[0], SHOWN_TWO, excluded], [event(7, 1), event(7, 0, after_s=2.0), event(0)]
+    found, out = joined(records, events, unshown=True)
+    rows = pl.read_parquet(out)
+    two = rows.filter(pl.col("query_id") == "query-7")
+    assert two["candidate_id"].to_list() == ["sku-7-3", "sku-7-1", "sku-7-0", "sku-7-2"]
+    assert two["position"].to_list() == [1, 2, None, None]
+    assert two["label"].to_list() == [0, 1, None, None]
+    for d, name in enumerate(SHOWN_TWO.feature_names):
+        assert two[name].to_list() == SHOWN_TWO.features[[3, 1, 0, 2], d].tolist()
+    assert rows.filter(pl.col("query_id") == "query-8")["candidate_id"].to_list() == ["sku-8-2", "sku-8-1", "sku-8-3"]
+    assert (found.rows, found.queries, found.labelled) == (7, 3, {0: 5, 1: 2})
+    assert found.counts[Cause.NOT_SHOWN] == 1
+    assert scan_judged(out, ["position"]).collect().height == 7
+    assert rows.height == 11
+    assert read_judged_metadata(out)["unshown"]
+    _, short = joined(records, events, out="short.parquet")
+    assert not read_judged_metadata(short, labelled=True)["unshown"]
+    assert pl.read_parquet(short).height == 7

@@ -16,12 +16,12 @@ def test_files_that_the_service_finishes_or_removes_meanwhile_stop_nothing(joine
         """As they were listed: the first goes, the others are finished."""
         return [path.rename(path.with_name(path.name + ".part")) for path in listed(folder)]
 
-    def read(path, *words):
+    def read(path, *words, **options):
         if path.name.startswith("0.avro"):
             path.unlink(missing_ok=True)
         elif path.name.endswith(".part"):
             path.rename(path.with_name(path.name.removesuffix(".part")))
-        return write_pieces(path, *words)
+        return write_pieces(path, *words, **options)
 
     write_pieces = join_job.write_pieces
     monkeypatch.setattr(join_job, "log_files", live)

@@ -164,23 +164,37 @@ def test_one_place_is_none(tmp_path):
 
 def test_the_command_writes_what_a_fit_reads(tmp_path, capsys):
     rows, out = written(tmp_path, swaps(12_000)), tmp_path / "propensities.json"
-    assert command.main([str(rows), "--out", str(out)]) == 0
+    assert command.main([str(rows), "--out", str(out), "--same", "query_text"]) == 0
     assert "12,000 queries" in capsys.readouterr().out
     stored = json.loads(out.read_text())
-    assert stored["command"] == "listwright propensity rows.parquet"
+    assert stored["command"] == "listwright propensity rows.parquet --same query_text"
+    assert stored["same"] == "query_text"
     assert [one["position"] for one in stored["positions"]] == [1, 2, 3, 4, 5]
     assert read_propensity(out, column="position", clip=0.1).values[0] == 1.0
     assert command.main([str(rows), "--out", str(tmp_path / "no" / "x.json")]) == 1
     assert command.main([str(tmp_path / "none.parquet"), "--out", str(out)]) == 1
 
 
-@pytest.mark.parametrize(("way", "stays"), [("swaps", "exclude"), ("harvest", "cutoff"), ("harvest", "cutoff exclude")])
-def test_lists_that_rules_reordered_are_left_out(tmp_path, way, stays):
-    """Those of exclusions and cutoffs alone count: what is excluded might as well not have been sent."""
+@pytest.mark.parametrize(
+    ("way", "leaves", "stays"),
+    [("swaps", "exclude", None), ("harvest", "boost pin", "cutoff"), ("harvest", "boost pin", "cutoff exclude")],
+)
+def test_lists_with_rules_are_left_out(tmp_path, way, leaves, stays):
+    """Those of exclusions and cutoffs count for harvest alone: no swap with an excluded candidate is served."""
     log = swaps(6000) if way == "swaps" else served_by_two(8000)
     queries = log["query_id"].unique(maintain_order=True).to_list()
     other = pl.col("query_id").is_in(queries[: len(queries) // 2])
-    pinned = log.with_columns(rules=pl.when(other).then(pl.lit("boost pin")).otherwise(pl.lit(stays)))
+    pinned = log.with_columns(rules=pl.when(other).then(pl.lit(leaves)).otherwise(pl.lit(stays, pl.String)))
     found, expected = (estimated(tmp_path, rows, way=way, places=2) for rows in (pinned, log.filter(~other)))
     assert found.values.tolist() == expected.values.tolist()
     assert found.observations == expected.observations
+
+
+def test_the_file_has_the_covariance_of_the_logarithms(tmp_path):
+    found = estimated(tmp_path, swaps(12_000))
+    file = found.file("command")
+    covariance = np.array(file.log_covariance)
+    assert covariance.shape == (5, 5)
+    assert covariance == pytest.approx(found.log_covariance, rel=1e-4)
+    widths = np.log(found.high[1:] / found.low[1:]) / 3.92
+    assert np.sqrt(np.diag(covariance))[1:] == pytest.approx(widths, rel=0.25)

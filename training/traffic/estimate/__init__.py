@@ -1,0 +1,1 @@
+"""Bundles valued on logged lists, without traffic of their own."""

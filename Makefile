@@ -31,7 +31,7 @@ serve: $(VENV)/.service ## keep the service running, with its page: the demo fit
 	if [ "$$LISTWRIGHT_UI" = true ]; then echo "its page: $$scheme://127.0.0.1:$${LISTWRIGHT_PORT:-8000}/ui/"; fi; \
 	LISTWRIGHT_BUNDLE=$$bundle exec $(BIN)/listwright serve
 
-loop: $(VENV)/.loop ## made-up traffic to the real service: log, join, fit, shadow, interleave, compare, promote; two minutes
+loop: $(VENV)/.loop ## made-up traffic to the real service: log, join, fit, estimate, shadow, interleave, compare, promote; three minutes
 	@$(BIN)/python tools/loop
 
 # Where this is set, as in many containers, each process that a test starts would compile every library anew.

@@ -1,4 +1,4 @@
-"""``make loop``: traffic, log, join, fit, experiments, comparison and promotion, against the real service."""
+"""``make loop``: traffic, log, join, fit, estimate, experiments, comparison and promotion, against the real service."""
 
 import json
 import re
@@ -52,6 +52,18 @@ def test_estimated_looks_are_those_that_were_planted(facts):
 
 
 @pytest.mark.nightly
+def test_the_estimate_before_traffic_is_the_gain_in_truth(facts):
+    truth, found = facts["truth"], facts["estimate"]
+    assert found["lists"] == facts["explored"]["visits"] / 5
+    assert found["check"]["holds"]
+    (bundle,) = found["bundles"]
+    change = bundle["estimates"][found["estimator"]]
+    assert change["low"] > 0.0
+    assert change["low"] - truth["half_width_clicks"] <= truth["clicks"] <= change["high"] + truth["half_width_clicks"]
+    assert 0.0 < bundle["missing"] < 0.2
+
+
+@pytest.mark.nightly
 def test_every_visit_has_a_record_and_every_click_is_joined(loop, facts):
     folder, _ = loop
     assert facts["explored"]["clicks"] > 1000
@@ -67,14 +79,15 @@ def test_the_tutorial_has_the_commands_and_what_they_print(loop):
     printed = plain(loop[1])
     blocks = BLOCK.findall((ROOT / "docs" / "tutorials" / "loop.md").read_text(encoding="utf-8"))
     shown = [plain(WHOLE.sub("0", text)) for language, text in blocks if language == "text"]
-    assert len(shown) == 2
+    assert len(shown) == 3
     for text in shown:
         assert text in plain(WHOLE.sub("0", loop[1]))
     lines = " ".join(text.replace("\\\n", " ") for language, text in blocks if language == "sh").splitlines()
     ours = [" ".join(re.sub(r"^LISTWRIGHT_UNIT_SALT=\S+ ", "", line.strip()).split()) for line in lines]
-    commands = [line for line in ours if re.match(r"listwright (join|propensity|compare|publish|fit)", line)]
-    assert len(commands) == 6
-    for line in commands:
+    commands = [line for line in ours if re.match(r"listwright (join|propensity|estimate|compare|publish|fit)", line)]
+    assert len(commands) == 8
+    (program,) = (text for language, text in blocks if language == "python")
+    for line in (*commands, program):
         assert plain(line) in printed
 
 

@@ -1,8 +1,9 @@
 """What was served becomes what is learnt, and a new ranker proves itself on traffic.
 
 A made-up shop sends the visits of made-up people to the real service. Its first bundle is LightGBM, fitted on a few
-judged lists. The served log and the clicks become a second bundle. It is shadowed, interleaved with the first one,
-compared and promoted. At the end the truth, which only the shop knows, says whether that was right.
+judged lists. The served log and the clicks become a second bundle. The log says what it would have got; then it is
+shadowed, interleaved with the first one, compared and promoted. At the end the truth, which only the shop knows, says
+whether that was right.
 """
 
 from __future__ import annotations

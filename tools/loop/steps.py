@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.progress import Progress
 from shop_service import SALT, info, service, until, visit
-from visitors import PLACES, Shop, look_probabilities, spelled
+from visitors import PLACES, Shop, click_probabilities, look_probabilities, spelled
 
 from listwright.ranking import bundle
 from listwright.ranking.atomic_file import atomic_write
@@ -30,6 +30,15 @@ from listwright.ranking.metrics import ndcg
 from listwright.service.bundles.folder import point
 
 NEW = "shop-next"
+
+NEWEST = """
+import polars as pl
+
+rows = pl.scan_parquet("logged.parquet")
+newest = rows.filter(pl.col("served_at") > pl.col("served_at").unique().quantile(0.8))
+newest.sink_parquet("newest.parquet", metadata=pl.read_parquet_metadata("logged.parquet"))
+"""
+"""Program that keeps the newest fifth of the lists, which the fit only tests on."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,7 @@ class Loop:
         with service(self._folder) as address:
             self.explore(address)
             self.learn()
+            self.estimate()
             self.shadow(address)
             self.interleave(address)
             self.promote(address)
@@ -112,6 +122,16 @@ class Loop:
         options = f"shop.toml --data rows.parquet --split time --propensities propensities.json --out models/{NEW}/1"
         self._run("fit", f"{options} --quick")
         point(self._folder / "models", NEW, "1")
+
+    def estimate(self) -> None:
+        """Estimate what bundle 2 would have got in the newest lists, which it was not fitted on."""
+        self._tell("What bundle 2 would have got in the newest lists")
+        self._run("join", f"{self._joined()} --unshown --out logged.parquet")
+        self._say(NEWEST)
+        subprocess.run([sys.executable, "-c", NEWEST], cwd=self._folder, check=True)
+        options = "--data newest.parquet --propensities propensities.json --out estimate.html --json estimate.json"
+        self._say(self._run("estimate", f"models/{NEW}/1 {options}"))
+        self.facts["estimate"] = json.loads((self._folder / "estimate.json").read_text(encoding="utf-8"))
 
     def shadow(self, address: str) -> None:
         """Let bundle 2 rank the lists that bundle 1 answers, without showing its rankings."""
@@ -160,15 +180,16 @@ class Loop:
         self._say(self._run("served", f"forget served --unit {person} --events events"))
 
     def truth(self) -> None:
-        """Report the true NDCG of both bundles on held-out queries, which only the simulation knows."""
+        """Report the true NDCG and clicks of both bundles on held-out queries, which only the simulation knows."""
         self._tell("The truth, on queries that nobody sent")
-        values = {name: true_ndcg(self._folder / "models" / name / "1", self._shop) for name in ("shop", NEW)}
-        means = {"bundle 1": _mean(values["shop"]), "bundle 2": _mean(values[NEW])}
-        gain, half = _mean(values[NEW] - values["shop"])
+        values = {name: true_values(self._folder / "models" / name / "1", self._shop) for name in ("shop", NEW)}
+        means = {"bundle 1": _mean(values["shop"][0]), "bundle 2": _mean(values[NEW][0])}
+        (gain, half), (clicks, half_clicks) = map(_mean, values[NEW] - values["shop"])
         self.facts["truth"] = {**{name: mean for name, (mean, _) in means.items()}, "gain": gain, "half_width": half}
+        self.facts["truth"] |= {"clicks": clicks, "half_width_clicks": half_clicks}
         for name, (mean, _) in means.items():
             self._say(f"true NDCG@10 of {name}: {mean:.4f}")
-        self._say(f"bundle 2 gains {gain:+.4f} ± {half:.4f}")
+        self._say(f"bundle 2 gains {gain:+.4f} ± {half:.4f}, and {clicks:+.4f} ± {half_clicks:.4f} clicks of a list")
         draw_truth(self._folder / "truth.svg", means)
         estimate = json.loads((self._folder / "propensities.json").read_text(encoding="utf-8"))["positions"]
         self.facts["propensities"] = estimate
@@ -246,16 +267,17 @@ def shadow_facts(metrics: str) -> dict[str, float]:
     return {**outcomes, "same_first": 1.0 - differing / measured if measured else float("nan")}
 
 
-def true_ndcg(folder: Path, shop: Shop) -> np.ndarray:
-    """Return ``(N,)`` NDCG@10 of a bundle by the true labels of the held-out queries."""
-    reranker, held_out = bundle.load(folder).reranker, shop.held_out
+def true_values(folder: Path, shop: Shop) -> np.ndarray:
+    """Return ``(2, N)`` NDCG@10 and expected clicks of a bundle by the true labels of the held-out queries."""
+    reranker = bundle.load(folder).reranker
     values = []
-    for features, labels in held_out.lists():
+    for features, labels in shop.held_out.lists():
         order = reranker.rerank(CandidateList(features)).order
         scores = np.empty(len(labels))
         scores[order] = -np.arange(len(labels))
-        values.append(ndcg(scores, labels, cutoff=PLACES))
-    return np.array(values)
+        clicks = click_probabilities(labels[order[:PLACES]]).sum()
+        values.append((ndcg(scores, labels, cutoff=PLACES), clicks))
+    return np.array(values).T
 
 
 def _mean(values: np.ndarray) -> tuple[float, float]:

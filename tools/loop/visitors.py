@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from listwright.training.data.dataset import Dataset
 from listwright.training.data.synthetic import planted
 from listwright.training.recipe.data import SyntheticData
-from listwright_lab.synthetic_traffic import attractiveness, clicked, examination
+from listwright_lab.synthetic_traffic import attractiveness, examination
 
 PLACES = 10
 """Places of a page; a list has at least so many candidates."""
@@ -66,9 +66,9 @@ class Shop:
     def clicks(self, visit: int, order: list[int]) -> list[int]:
         """Draw the places, from 0, that the person clicks on; ``order`` has the candidate at each place."""
         begin, end = self.visits.offsets[visit : visit + 2]
-        attraction = attractiveness(self.visits.labels[begin:end][order], highest=4, noise=CLICK_NOISE)
+        probabilities = click_probabilities(self.visits.labels[begin:end][order])
         rng = np.random.default_rng([self.seed, visit, 2])
-        return np.flatnonzero(clicked(attraction, look_probabilities(len(order)), rng)).tolist()
+        return np.flatnonzero(rng.random(len(order)) < probabilities).tolist()
 
 
 def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:
@@ -87,6 +87,13 @@ def opened(seed: int, *, judged: int, visits: int, held_out: int) -> Shop:
 def look_probabilities(places: int) -> Float[np.ndarray, " places"]:
     """Return ``(places,)`` the probability that each place is looked at."""
     return examination(places, BIAS)
+
+
+def click_probabilities(labels: Int[np.ndarray, " places"]) -> Float[np.ndarray, " places"]:
+    """Return ``(places,)`` probabilities of a click on candidates with these true labels, shown in this order."""
+    attraction = attractiveness(labels, highest=4, noise=CLICK_NOISE)
+    clicks: Float[np.ndarray, " places"] = attraction * look_probabilities(len(labels))
+    return clicks
 
 
 def spelled(data: Dataset, begin: int, end: int) -> list[list[Any]]:

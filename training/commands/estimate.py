@@ -37,6 +37,8 @@ def _estimate(options: argparse.Namespace, console: Console) -> None:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
     if not 0.0 <= options.clip <= 1.0:
         raise RecipeError(f"--clip {options.clip:g}: expected a propensity from 0 to 1")
+    if twice := [location for n, location in enumerate(options.bundles) if location in options.bundles[:n]]:
+        raise RecipeError(f"{twice[0]} is there twice: name each bundle once")
     with console.status("loading"):
         from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
         from listwright.training.traffic.estimate.estimate import estimate  # noqa: PLC0415 - --help need not wait

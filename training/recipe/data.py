@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import reprlib
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -339,7 +340,7 @@ def read_propensity_file(path: Path) -> PropensityFile:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise RecipeError(
-            f"--propensities {path}: {place}: {first['msg']} (got {first['input']!r}); {advice}"
+            f"--propensities {path}: {place}: {first['msg']} (got {reprlib.repr(first['input'])}); {advice}"
         ) from error
     except ValueError as error:
         raise RecipeError(f"--propensities {path}: no JSON: {error}; {advice}") from error

@@ -265,8 +265,8 @@ def summarise(
         ends = [[change(n, other, kind, at) for kind in kinds] for at in range(3)]
         spans = [(min(each["low"] for each in at), max(each["high"] for each in at)) for at in ends]
         reach = [min(spans)[0], max(high for _, high in spans)]
-        predicted, sure = ("better" if low > 0.0 else "worse" if high < 0.0 else "" for low, high in (spans[0], reach))
-        verdict = sure or ("depends" if predicted else "none")
+        verdicts = {"better" if low > 0.0 else "worse" if high < 0.0 else "none" for low, high in spans}
+        verdict = verdicts.pop() if len(verdicts) == 1 else "depends"
         return {"verdict": verdict, "bounds": [ends[1][0]["value"], ends[2][0]["value"]], "reach": reach}
 
     bias, clipped = values["dr"][0] - values["ips"][0], work.clip > 0.0 and estimator == "dr"

@@ -16,12 +16,7 @@ from scipy.special import expit
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
 from listwright.training.scoring.worker import lists_of, load_bundle, rank_rows
-from listwright.training.traffic.estimate.estimators import (
-    LoggedLists,
-    cascade_lists,
-    fit_attraction,
-    value_lists,
-)
+from listwright.training.traffic.estimate.estimators import LoggedLists, cascade_lists, fit_attraction, value_lists
 
 FOLDS = 4
 """Number of models of the attraction: each predicts the units that it was not fitted on."""

@@ -27,7 +27,7 @@ def text(facts: dict[str, Any]) -> str:
     notes = [textwrap.fill(sentence, _WIDTH) for sentence in (_check(facts), *_notes(facts))]
     width = max(14, *(len(row["name"]) for row in facts["bundles"]))
     table = [
-        f"{name:{width}} {value:>8} {change:>8}  {interval:19} {changed:>8} {missing:>8}".rstrip()
+        f"{name:{width}} {value:>8} {change:>8}  {interval:19} {changed:>8}  {missing:>8}".rstrip()
         for name, value, change, interval, changed, missing in (_HEAD, *_rows(facts))
     ]
     return "\n".join([_title(facts), "", *sentences, "", *table, "", *notes])
@@ -35,10 +35,14 @@ def text(facts: dict[str, Any]) -> str:
 
 def _rows(facts: dict[str, Any]) -> Iterator[list[str]]:
     yield ["logged ranker", f"{facts['control']:.4f}", "", "", "", ""]
-    for row in facts["bundles"]:
+    for row in _best_first(facts):
         own = row["estimates"][facts["estimator"]]
         shares = ("<1%" if 0.0 < row[name] < 0.005 else f"{row[name]:.0%}" for name in ("changed", "missing"))
         yield [row["name"], f"{row['value']:.4f}", f"{own['value']:+.4f}", _interval(own), *shares]
+
+
+def _best_first(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    return sorted(facts["bundles"], key=lambda row: -row["value"])
 
 
 def _interval(estimate: dict[str, float]) -> str:
@@ -47,7 +51,7 @@ def _interval(estimate: dict[str, float]) -> str:
 
 def _difference(estimate: dict[str, float], judged: dict[str, Any]) -> str:
     low, high = judged["reach"]
-    bounds = f", [{low:+.4f}, {high:+.4f}] whatever candidates without clicks attract"
+    bounds = f"; between {low:+.4f} and {high:+.4f}, depending on candidates without clicks"
     return f"{estimate['value']:+.4f} {_interval(estimate)}{bounds if judged['verdict'] == 'depends' else ''}"
 
 
@@ -64,7 +68,7 @@ def _verdicts(facts: dict[str, Any]) -> Iterator[str]:
             "The click model does not hold here: lists with a random swap contradict those without. Do not believe "
             "these estimates; compare the bundles on traffic."
         )
-    for row in sorted(facts["bundles"], key=lambda row: -row["value"]):
+    for row in _best_first(facts):
         own = row["estimates"][facts["estimator"]]
         yield f"{row['name']} {_VERDICTS[row['verdict']]} the logged ranker: {_difference(own, row)}."
 
@@ -76,10 +80,11 @@ def _check(facts: dict[str, Any]) -> str:
         return "The click model is not checked: too few lists with a swap have a click."
     return (
         f"Check of the click model: the logged ranker got {check['logged']:.4f} clicks of a list without a swap; "
-        f"{check['swapped']:,} lists with one say {check['estimated']:.4f} (difference {_interval(check['clicks'])}). "
+        f"{check['estimated']:.4f} is estimated from {check['swapped']:,} lists with one "
+        f"(difference {_interval(check['clicks'])}). "
         f"Candidates clicked at the upper swapped place attract {check['attraction']['value']:+.4f} "
         f"{_interval(check['attraction'])} more than at the lower. "
-        f"{'Both intervals contain' if check['holds'] else 'Not both intervals contain'} 0."
+        f"{'Both intervals contain' if check['holds'] else 'At least one interval excludes'} 0."
     )
 
 
@@ -121,10 +126,17 @@ def page(facts: dict[str, Any]) -> str:
     ]
     by_place = [[row["name"], *(f"{share:.0%}" for share in row["from_place"])] for row in facts["bundles"]]
     weight = PageTable("Share of the clicks' weight by logged place", ["", *places], by_place)
-    change = PageTable("Change by estimator", ["", *kinds], by_estimator, "Large differences are a warning.")
+    change = PageTable(
+        "Change by estimator",
+        ["", *kinds],
+        by_estimator,
+        "Large differences mean that propensities or predictions are wrong.",
+    )
     sections = [
         PageSection(tables=[PageTable("Change to the logged ranker", _HEAD, list(_rows(facts)))]),
-        PageSection(f"The click model {'holds in this log' if holds else 'is not confirmed'}", [_check(facts)]),
+        PageSection(
+            f"The check {'finds no fault in' if holds else 'does not confirm'} the click model", [_check(facts)]
+        ),
         PageSection("Where the weight comes from", list(_notes(facts)), tables=[weight, change]),
     ]
     about = f"Estimator: {facts['estimator']}. Intervals are over units, of 95 %, and hold at one look."

@@ -104,7 +104,9 @@ def test_without_the_bundles_data_lists_are_ranked_all_the_same(demo, open_page)
         page, [{f"n{number}": 0.1 * number for number in range(1, 11)}, {f"n{number}": 0.5 for number in range(1, 11)}]
     )
     assert len(ranked(page)) == 2
-    type_value(page, "n5", 1) if page.get_by_role("slider").count() else page.get_by_label("n5", exact=True).fill("1")
+    type_value(page, "n5", 1) if page.get_by_role("spinbutton", name="n5, number").count() else page.get_by_label(
+        "n5", exact=True
+    ).fill("1")
     until(lambda: page.locator(".cell.changed").count() == 1)
 
 

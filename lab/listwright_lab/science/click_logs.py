@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import lightgbm
 import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
@@ -184,6 +185,19 @@ def propensities_of(rows: pl.DataFrame) -> Propensities:
     return np.exp(logs[0]), np.cov(logs[1:], rowvar=False)
 
 
+@dataclass
+class _SinglePrediction:
+    """Model that predicts once, and returns the same again: all clips are of the same rows."""
+
+    trees: lightgbm.Booster
+    values: Float[np.ndarray, " R"] | None = None
+
+    def predict(self, features: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
+        if self.values is None:
+            self.values = np.asarray(self.trees.predict(features))
+        return self.values
+
+
 def estimate_log(
     log: ClickLog, rankers: list[int], propensities: Propensities, clips: tuple[float, ...] = ()
 ) -> tuple[bool | None, list[dict[str, list[float]]]]:
@@ -194,7 +208,8 @@ def estimate_log(
     values, covariance = propensities
     _, facts, left_out = keep_usable(log.rows, "", PLACES)
     sample = slice(0, MODEL_LISTS * PLACES)
-    models = fit_models(facts[sample], log.features[sample], values)
+    fitted = fit_models(facts[sample], log.features[sample], values)
+    models: Any = {name: [(_SinglePrediction(trees), base) for trees, base in folds] for name, folds in fitted.items()}
     work = PartWork((), Path("rows"), "clicks", "", values, covariance, 0.0, models)
 
     def summary(clip: float) -> dict[str, Any]:

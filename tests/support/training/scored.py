@@ -1,12 +1,18 @@
 """Lists for offline scoring, as a frame for the bundle of ``make_bundle``."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
 import polars as pl
 
 from listwright.ranking import bundle
 from listwright.service.app import create_app
 from listwright.service.settings import Settings
+from listwright.training.scoring import run as scoring_run
 from listwright.training.scoring.job import Job
+from listwright.training.scoring.run import parts
 from support.service.asgi import asking
 from support.service.bundles import CATEGORY, NUMERIC, rows
 
@@ -34,6 +40,18 @@ def job(folder, data, **changes):
     """To score the file with the bundle into ``out.parquet`` beside it, in parts of a list or a few."""
     out = changes.pop("out", data.with_name("out.parquet"))
     return Job(folder, data, out, **{"qid": "query", "part_rows": 30} | changes)
+
+
+def rank_by_threads(monkeypatch, part_rows):
+    """Rank parts of about so many rows in threads of this process: further processes would take seconds to start."""
+
+    @contextmanager
+    def threads(_on, jobs, *, local_jobs):
+        with ThreadPoolExecutor(jobs or local_jobs) as executor:
+            yield executor, jobs or local_jobs
+
+    monkeypatch.setattr(scoring_run, "side_by_side", threads)
+    monkeypatch.setattr(scoring_run, "parts", partial(parts, rows=part_rows))
 
 
 def answers(folder, frame, names=(*NUMERIC, CATEGORY.name), **options):

@@ -1,9 +1,6 @@
 """Bundles judged by their probabilities and by further goals, with gates and segments."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 import polars as pl
@@ -17,11 +14,9 @@ from listwright.ranking.metrics import dcg
 from listwright.training.evaluation.gates import Gate, facts_of, parse_gate
 from listwright.training.evaluation.judgement import Judging, judge
 from listwright.training.reporting.judged_page import page
-from listwright.training.scoring import run as scoring_run
-from listwright.training.scoring.run import parts
 from listwright.training.scoring.worker import lists_of
 from support.service.bundles import make_bundle
-from support.training.scored import lists
+from support.training.scored import lists, rank_by_threads
 
 LENGTHS = [*([9] * 60), 1, 7, 40]
 
@@ -40,13 +35,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    @contextmanager
-    def threads(_on, jobs, *, local_jobs):
-        with ThreadPoolExecutor(jobs or local_jobs) as executor:
-            yield executor, jobs or local_jobs
-
-    monkeypatch.setattr(scoring_run, "side_by_side", threads)
-    monkeypatch.setattr(scoring_run, "parts", partial(parts, rows=50))
+    rank_by_threads(monkeypatch, 50)
 
 
 @pytest.fixture

@@ -4,9 +4,6 @@ import json
 import math
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 
 import ir_measures
 import numpy as np
@@ -35,7 +32,7 @@ from listwright.training.reporting.judged_page import gain_sentence
 from listwright.training.scoring import run as scoring_run
 from listwright.training.scoring.run import parts
 from support.service.bundles import make_bundle
-from support.training.scored import lists
+from support.training.scored import lists, rank_by_threads
 
 THEIRS = {nDCG(gains={1: 1, 2: 3, 3: 7}) @ 10: "ndcg@10", RR: "mrr", AP: "map", P @ 5: "precision@5"}
 
@@ -58,13 +55,7 @@ def models(tmp_path_factory):
 def in_this_process(monkeypatch):
     """Parts of a few lists, ranked by a thread: a process would take seconds to start."""
 
-    @contextmanager
-    def threads(_on, jobs, *, local_jobs):
-        with ThreadPoolExecutor(jobs or local_jobs) as executor:
-            yield executor, jobs or local_jobs
-
-    monkeypatch.setattr(scoring_run, "side_by_side", threads)
-    monkeypatch.setattr(scoring_run, "parts", partial(parts, rows=50))
+    rank_by_threads(monkeypatch, 50)
 
 
 @pytest.fixture

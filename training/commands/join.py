@@ -109,7 +109,7 @@ def _show(job: JoinJob, joined: JoinResult, seconds: float, console: Console) ->
     if joined.again:
         grid.add_row("  left out: the query was served again later", f"{joined.again:,}")
     for label, rows in joined.labelled.items():
-        grid.add_row(f"rows of label {label}", f"{rows:,}")
+        grid.add_row("rows below top_n" if label is None else f"rows of label {label}", f"{rows:,}")
     console.print(grid)
     if joined.first_fault:
         console.print(f"[yellow]Note:[/] the first that is no event: {escape(joined.first_fault)}", soft_wrap=True)

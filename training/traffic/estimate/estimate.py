@@ -38,6 +38,8 @@ from listwright.training.traffic.propensity import FEWEST_CLICKS, harvest_eviden
 MODEL_ROWS = 200_000
 """Number of rows, about, that the attraction is fitted on: whole queries, chosen by a hash."""
 
+_SEVERAL_CLICKS = "has lists of several clicks: cascade-dr needs one at most; take --estimator dr"
+
 _TINY = 1e-300
 """Divisor in place of 0."""
 
@@ -88,6 +90,8 @@ def estimate(
     variances = np.diag([(math.log(high / low) / 3.92) ** 2 for low, high in ends])
     covariance = variances if file.log_covariance is None else np.array(file.log_covariance)
     models = fit_models(facts, features_of(usable, schemas, qid), values)
+    if estimator == "cascade-dr" and "cascade" not in models:
+        raise DataError(data, _SEVERAL_CLICKS)
     work = PartWork(tuple(bundles), data, metric, prefix, values, covariance, clip, models)
     task.reach(1)
     needed = [*(prefix + name for name in COLUMNS), *(name for schema in schemas for name in schema.names)]
@@ -244,7 +248,7 @@ def summarise(
     if active < FEWEST_ACTIVE:
         raise DataError(work.data, f"has {active} units with a click: {FEWEST_ACTIVE} are needed")
     if estimator not in values:
-        raise DataError(work.data, "has lists of several clicks: cascade-dr needs one at most; take --estimator dr")
+        raise DataError(work.data, _SEVERAL_CLICKS)
     sums = {name: log[name].sum(axis=0) for name in ("weight", "missing", "ips", "squares", "apart", "by_place")}
     # shares of an order's weight on candidates without usable clicks that another order does not give them, too
     apart = sums["apart"] / np.maximum(sums["missing"], _TINY)[:, None]

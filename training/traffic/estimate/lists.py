@@ -91,12 +91,12 @@ def keep_usable(rows: pl.DataFrame, prefix: str, places: int) -> tuple[pl.DataFr
         (pl.col(prefix + name) if prefix + name in rows.columns else pl.lit(None, pl.String)).alias(name)
         for name in COLUMNS
     ).with_columns(pl.col("swapped").fill_null(value=False))
+    swaps = (pl.col("swapped") & (pl.col("position") <= places)).sum()
     conditions = {
         "reordered or cut off by rules": pl.col("rules") != "exclude",  # rules would have changed a bundle's list, too
         "interleaved": pl.col("team").is_not_null(),  # no single ranker ranked it
         # the logged ranker's value is not known: one of two candidates has a usable click
-        "swapped with a candidate without a usable click": (pl.col("swapped") & (pl.col("position") <= places)).sum()
-        == 1,
+        f"swapped with a candidate below place {places}, the last with a propensity": swaps == 1,
     }
     reason = pl.coalesce(pl.when(each.any().over("query_id")).then(pl.lit(text)) for text, each in conditions.items())
     reasons = facts.select("query_id", reason.alias("reason"))

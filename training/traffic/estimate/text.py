@@ -24,7 +24,8 @@ _HEAD = ("", "value", "change", "95 % interval", "changed", "no click")
 def text(facts: dict[str, Any]) -> str:
     """Return the text of an estimate: a verdict and a line for each bundle, the check, and the limits of the answer."""
     sentences = [textwrap.fill(sentence, _WIDTH) for sentence in _verdicts(facts)]
-    notes = [textwrap.fill(sentence, _WIDTH) for sentence in (_check(facts), *_notes(facts))]
+    paragraphs = [_check(facts), *_pairs(facts), *_weights(facts), *_lists(facts)]
+    notes = [textwrap.fill(paragraph, _WIDTH) for paragraph in paragraphs]
     width = max(14, *(len(row["name"]) for row in facts["bundles"]))
     table = [
         f"{name:{width}} {value:>8} {change:>8}  {interval:19} {changed:>8}  {missing:>8}".rstrip()
@@ -88,11 +89,15 @@ def _check(facts: dict[str, Any]) -> str:
     )
 
 
-def _notes(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield what limits the answer."""
+def _pairs(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the difference of the best bundle to each other."""
     for pair in facts["pairs"]:
         best, other = pair["names"]
         yield f"{best} {_VERDICTS[pair['verdict']]} {other}, on the same lists: {_difference(pair, pair)}."
+
+
+def _weights(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield what a few clicks of large weight, or candidates without clicks, may change."""
     for row in facts["bundles"]:
         yield (
             f"{row['name']}: {row['clicks']:,} clicks count as {row['effective_clicks']:,.0f} of equal weight; the "
@@ -109,6 +114,10 @@ def _notes(facts: dict[str, Any]) -> Iterator[str]:
                 f"{row['name']} has {row['missing']:.1%} of its weight on candidates without usable clicks: the change "
                 f"is {low:+.4f} if they attract nobody, {high:+.4f} if they attract everybody."
             )
+
+
+def _lists(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield which lists count."""
     for reason, count in facts["left_out"].items():
         yield f"{count:,} lists are left out: {reason}."
     if len(facts["served_by"]) > 1:
@@ -119,28 +128,20 @@ def _notes(facts: dict[str, Any]) -> Iterator[str]:
 def page(facts: dict[str, Any]) -> str:
     """Return the page of an estimate as HTML; its ``facts`` also have the ``command``."""
     holds = facts["check"] is not None and facts["check"]["holds"]
-    kinds, places = facts["bundles"][0]["estimates"], map(str, range(1, facts["places"] + 1))
+    rows, kinds, places = list(_rows(facts)), facts["bundles"][0]["estimates"], map(str, range(1, facts["places"] + 1))
     by_estimator = [
         [row["name"], *(f"{each['value']:+.4f}\n{_interval(each)}" for each in row["estimates"].values())]
         for row in facts["bundles"]
     ]
     by_place = [[row["name"], *(f"{share:.0%}" for share in row["from_place"])] for row in facts["bundles"]]
     weight = PageTable("Share of the clicks' weight by logged place", ["", *places], by_place)
-    change = PageTable(
-        "Change by estimator",
-        ["", *kinds],
-        by_estimator,
-        "Large differences mean that propensities or predictions are wrong.",
-    )
+    meaning = "Large differences mean that propensities or predictions are wrong."
+    change = PageTable("Change by estimator", ["", *kinds], by_estimator, meaning)
     sections = [
-        PageSection(tables=[PageTable("Change to the logged ranker", _HEAD, list(_rows(facts)))]),
-        PageSection(
-            f"The check {'finds no fault in' if holds else 'does not confirm'} the click model", [_check(facts)]
-        ),
-        PageSection("Where the weight comes from", list(_notes(facts)), tables=[weight, change]),
+        PageSection(text=list(_pairs(facts)), tables=[PageTable("Change to the logged ranker", _HEAD, rows)]),
+        PageSection(f"The check {'finds no fault in' if holds else 'does not confirm'} the model", [_check(facts)]),
+        PageSection("Where the weight comes from", list(_weights(facts)), tables=[weight, change]),
     ]
     about = f"Estimator: {facts['estimator']}. Intervals are over units, of 95 %, and hold at one look."
-    settings = json.dumps(facts, indent=1)
-    return render(
-        _title(facts), list(_verdicts(facts)), sections, command=facts["command"], facts=[about], settings=settings
-    )
+    data = {"command": facts["command"], "facts": [about, *_lists(facts)], "settings": json.dumps(facts, indent=1)}
+    return render(_title(facts), list(_verdicts(facts)), sections, **data)

@@ -117,12 +117,12 @@ class JoinResult(NamedTuple):
     """The result of a join.
 
     Args:
-        rows: Number of shown candidates.
+        rows: Number of candidates, shown or not.
         queries: Number of queries with at least one row.
         served: Number of records in the log, those of queries that were served again among them.
         again: Number of records of a query that was served again later.
         gone: Number of files that the service removed by its limits before they were read.
-        labelled: Number of rows of each label.
+        labelled: Number of rows of each label; None for candidates that were not shown.
         counts: Number of events of each cause.
         first_fault: First line or row that is no event, with the reason; empty if there is none.
     """
@@ -132,7 +132,7 @@ class JoinResult(NamedTuple):
     served: int
     again: int
     gone: int
-    labelled: dict[int, int]
+    labelled: dict[int | None, int]
     counts: Counts
     first_fault: str
 
@@ -347,7 +347,7 @@ class _Run:
             done.unlink()
         raise DataError(", ".join(map(str, self._job.events)), f"{fault}: see docs/events.md")
 
-    def _publish(self, written: Sequence[Path], schema: Schema) -> tuple[int, int, dict[int, int]]:
+    def _publish(self, written: Sequence[Path], schema: Schema) -> tuple[int, int, dict[int | None, int]]:
         """Write the rows into one file; return the numbers of rows and queries, and the rows of each label."""
         job, prefix = self._job, self._job.prefix
         whole = self._folder / "whole.parquet"
@@ -362,8 +362,8 @@ class _Run:
         )
         rows = pl.scan_parquet(list(written))
         rows.sink_parquet(whole, compression="zstd", metadata=metadata)
-        tally = pl.scan_parquet(whole).group_by(prefix + LABEL).len().sort(prefix + LABEL).collect(engine="streaming")
-        labelled = {int(label): int(count) for label, count in tally.iter_rows() if label is not None}
+        tally = pl.scan_parquet(whole).group_by(prefix + LABEL).len().collect(engine="streaming")
+        labelled = dict(tally.sort(prefix + LABEL, nulls_last=True).iter_rows())
         begins = pl.col(prefix + QID) != pl.col(prefix + QID).shift(1)
         queries = pl.scan_parquet(whole).select(begins.fill_null(value=True).sum()).collect(engine="streaming").item()
         whole.replace(job.out)

@@ -402,7 +402,7 @@ def test_candidates_that_were_not_shown_have_no_place_and_no_label(joined):
     for d, name in enumerate(SHOWN_TWO.feature_names):
         assert two[name].to_list() == SHOWN_TWO.features[[3, 1, 0, 2], d].tolist()
     assert rows.filter(pl.col("query_id") == "query-8")["candidate_id"].to_list() == ["sku-8-2", "sku-8-1", "sku-8-3"]
-    assert (found.rows, found.queries, found.labelled) == (7, 3, {0: 5, 1: 2})
+    assert (found.rows, found.queries, found.labelled) == (11, 3, {0: 5, 1: 2, None: 4})
     assert found.counts[Cause.NOT_SHOWN] == 1
     assert scan_judged(out, ["position"]).collect().height == 7
     assert rows.height == 11

@@ -2,8 +2,8 @@
 
 Lists of 20 candidates with 10 features, of which ten are shown, come over ten days. Four in five lists have two
 neighbours swapped, and people click by a position-based model. The product's encoder writes the log. Its commands join
-the log with the events, estimate propensities and estimate a bundle of LightGBM, both from Parquet by day. Each command
-is a process. Its seconds are those of the CPU, as the machine may have other work.
+the log with the events, estimate propensities, estimate one bundle of LightGBM and three, and score one, all from
+Parquet by day. Each command is a process. Its seconds are those of the CPU, as the machine may have other work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ JUDGED = 500
 
 BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 NAMES = tuple(f"feature_{d + 1}" for d in range(FEATURES))
-MODEL = "models/shop-next/1"
+MODELS = ("models/shop-next/1", "models/shop-next/2", "models/shop-next/3")
 
 ARCHIVE = """
 import polars as pl
@@ -54,15 +54,18 @@ parts = pl.PartitionBy("archive", key=day, include_key=False)
 pl.scan_parquet("rows.parquet").sink_parquet(parts, metadata=pl.read_parquet_metadata("rows.parquet"), mkdir=True)
 """
 
-FIT = f"fit --data judged.parquet --qid query --label label --model first_stage --quick --out {MODEL}"
+FIT = "fit --data judged.parquet --qid query --label label --model first_stage --quick --seed {seed} --out {model}"
 JOIN = "join --served served --events events --labels labels.toml --unshown --out rows.parquet"
-ESTIMATE = f"estimate {MODEL} --data archive --propensities propensities.json --json estimate.json"
+ESTIMATE = "estimate {models} --data archive --propensities propensities.json --json {out}.json"
+SCORE = f"score {MODELS[0]} --data archive --qid query_id --columns position --out scored.parquet"
 
 STEPS = {
     "join": ("-m", "listwright", *JOIN.split()),
     "archive": ("-c", ARCHIVE),
     "propensity": ("-m", "listwright", "propensity", "archive", "--out", "propensities.json"),
-    "estimate": ("-m", "listwright", *ESTIMATE.split()),
+    "estimate": ("-m", "listwright", *ESTIMATE.format(models=MODELS[0], out="estimate").split()),
+    "estimate of three": ("-m", "listwright", *ESTIMATE.format(models=" ".join(MODELS), out="three").split()),
+    "score": ("-m", "listwright", *SCORE.split()),
 }
 """Arguments of Python by step."""
 
@@ -103,7 +106,8 @@ def _measured(folder: Path, lists: int) -> dict[str, Any]:
         (folder / part).mkdir()
     (folder / "labels.toml").write_text("[labels]\nclick = 1\n")
     _judged(JUDGED).write_parquet(folder / "judged.parquet")
-    _run(folder, ("-m", "listwright", *FIT.split()))
+    for seed, model in enumerate(MODELS):
+        _run(folder, ("-m", "listwright", *FIT.format(seed=seed, model=model).split()))
     files = range(0, lists, FILE_LISTS)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # a child begins with its parent's peak
         clicks = sum(pool.map(partial(_write_file, folder, lists), files))

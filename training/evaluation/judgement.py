@@ -30,7 +30,7 @@ from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.cells import names_in
 from listwright.training.data.sources import check_kind
 from listwright.training.data.tables.columns import amounts, whole_labels
-from listwright.training.data.tables.frames import Table, listed
+from listwright.training.data.tables.frames import Table
 from listwright.training.data.tables.judged import read_judged_metadata
 from listwright.training.evaluation.gates import Judgement, goal_metric
 from listwright.training.evaluation.protocol import (
@@ -53,7 +53,7 @@ from listwright.training.evaluation.trec import (
     write_lines,
 )
 from listwright.training.scoring.frames import LETOR_LABEL, FileRows, batches, columns_of, files_of, is_table
-from listwright.training.scoring.run import map_parts
+from listwright.training.scoring.run import check_features, map_parts
 from listwright.training.scoring.worker import PartLists, lists_of, load_bundle, rankings_of
 
 MISSING = "(missing)"
@@ -224,7 +224,9 @@ def _measured(work: _Work, manifest: Manifest, folder: Path, jobs: int | None, p
     work = replace(work, qid=qid)
     first = files_of(options.data)[0]
     if is_table(first):
-        _check_names(columns_of(first), work, schema, progress)
+        table = columns_of(first)
+        _check_names(table, work, schema)
+        check_features(first, table.frame.columns, manifest, [qid, str(options.label)], progress)
     title = f"Ranking {options.data.name} by {work.name}, rows"
     checked = _checked(rows, work)
     return map_parts(partial(_judge_part, work=work), checked, qid, folder, title, jobs=jobs, progress=progress)
@@ -250,9 +252,9 @@ def _checked(rows: Iterator[FileRows], work: _Work) -> Iterator[FileRows]:
         yield batch
 
 
-def _check_names(table: Table, work: _Work, schema: FeatureSchema, progress: Progress) -> None:
-    """Raise RecipeError unless the data have the columns that are named, and the bundle's features."""
-    options, names = work.options, table.frame.columns
+def _check_names(table: Table, work: _Work, schema: FeatureSchema) -> None:
+    """Raise RecipeError unless the data have the columns that are named."""
+    options = work.options
     if options.qrels is None:
         table.find_column(options.label, "--label")
     of_lists, goals = [("--by", name) for name in options.by], [("--goal", name) for name in options.goals]
@@ -266,15 +268,6 @@ def _check_names(table: Table, work: _Work, schema: FeatureSchema, progress: Pro
     for name in options.by:
         if name in (options.label, work.qid):
             raise RecipeError(f"--by {name}: holds the {'labels' if name == options.label else 'query ids'}")
-    absent = [feature for feature in schema.features if feature.name not in names]
-    lacking = [f.name for f in absent if f.default is None and not f.missing_in_training]
-    if lacking:
-        others = listed([name for name in names if name not in (*schema.names, work.qid, options.label)]) or "none"
-        fault = f"lacks {listed(lacking)}, which {work.name} was fitted with"
-        raise DataError(table.path, f"{fault}; columns that are no features of it: {others}")
-    if absent:
-        lacks = listed([feature.name for feature in absent])
-        progress.remark(f"the data lack {lacks}: defaults or missing values stand there for {work.name}")
 
 
 def _judge_part(path: str, number: int, work: _Work) -> _Part:

@@ -30,6 +30,8 @@ LABEL = "label"
 
 Number = Annotated[float, Field(gt=0.0, le=1e6)]
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
 
 class RecipePart(BaseModel):
     """A value that never changes, and refuses fields that it does not know."""
@@ -272,9 +274,9 @@ class PlacePropensity(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     position: Annotated[int, Field(ge=1)]
-    propensity: Number
-    low: float | None = None
-    high: float | None = None
+    propensity: Annotated[Number, Field(ge=1e-9)]
+    low: Number | None = None
+    high: Number | None = None
 
 
 class PropensityFile(BaseModel):
@@ -290,7 +292,7 @@ class PropensityFile(BaseModel):
 
     format: Literal[1] = 1
     positions: Annotated[tuple[PlacePropensity, ...], Field(min_length=1)]
-    log_covariance: tuple[tuple[float, ...], ...] | None = None
+    log_covariance: tuple[tuple[Finite, ...], ...] | None = None
 
 
 def propensity_from(options: argparse.Namespace) -> Propensity | None:
@@ -347,4 +349,8 @@ def read_propensity_file(path: Path) -> PropensityFile:
     places = [place.position for place in file.positions]
     if places != list(range(1, len(places) + 1)):
         raise RecipeError(f"--propensities {path}: expected positions 1 to {len(places)} in order, found {places}")
+    covariance = file.log_covariance
+    if covariance is not None and {len(covariance), *map(len, covariance)} != {len(places)}:
+        fault = f"log_covariance: expected {len(places)} rows of as many numbers, a row for each place"
+        raise RecipeError(f"--propensities {path}: {fault}; {advice}")
     return file

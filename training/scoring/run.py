@@ -88,16 +88,31 @@ def run(
     return ScoreResult(sum(rows for rows, *_ in done), sum(lists for _, lists, *_ in done))
 
 
-def _remark_absent(names: Sequence[str], manifest: Manifest, qid: str, progress: Progress) -> None:
-    """Print a note on missing features: perhaps a column has another name than in training."""
-    features = manifest.feature_schema.names
-    absent = [repr(name) for name in features if name not in names]
+def check_features(
+    data: Path, names: Sequence[str], manifest: Manifest, known: Sequence[str], progress: Progress
+) -> None:
+    """Print a note on features that the data lack: perhaps a column has another name than in training.
+
+    Args:
+        data: File that is at fault.
+        names: Names of its columns.
+        manifest: Manifest of a bundle that ranks the data.
+        known: Names of further columns that have a use.
+        progress: Receiver of the note.
+
+    Raises:
+        DataError: if a feature is not there, has no default, and was never missing in training.
+    """
+    name, schema = f"{manifest.name}/{manifest.version}", manifest.feature_schema
+    absent = [feature for feature in schema.features if feature.name not in names]
+    needed = [feature.name for feature in absent if feature.default is None and not feature.missing_in_training]
+    others = listed([column for column in names if column not in (*schema.names, *known)]) or "none"
+    columns = f"columns that are no features of it: {others}"
+    if needed:
+        raise DataError(data, f"lacks {listed(needed)}, which {name} was fitted with; {columns}")
     if absent:
-        others = [repr(name) for name in names if name not in (*features, qid)]
-        progress.remark(
-            f"the data lack {listed(absent)}: defaults or missing values stand there. Columns that are no features: "
-            f"{listed(others) or 'none'}"
-        )
+        lacks = listed([feature.name for feature in absent])
+        progress.remark(f"the data lack {lacks}: defaults or missing values stand there for {name}; {columns}")
 
 
 def _all_parts(
@@ -130,7 +145,7 @@ def _all_parts(
             left_out = unnamed(part.columns, manifest.feature_schema.names, qid) - set(job.columns or ())
             if left_out:
                 progress.remark(index_note(sorted(left_out)))
-            _remark_absent(part.columns, manifest, qid, progress)
+            check_features(job.data, part.columns, manifest, [qid], progress)
         rows_read, rounded = rows_read + part.rows.height, rounded + count_rounded(part.rows[qid])
         written.append(size_file(folder, part.number))
         if written[-1].exists():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ KEY = "listwright.judged"
 
 JUDGED = "*.parquet"
 """Pattern of the names of files in a folder of judged rows."""
+
+NUMBERS = {"position": pl.Int64, "label": pl.Float64, "swapped": pl.Boolean}
+"""Types of the columns of numbers: other tools write them as others where values are missing."""
 
 
 def judged_metadata(
@@ -104,20 +107,15 @@ def scan_judged(path: Path, columns: Iterable[str], *, rules: Sequence[str] | No
         weights that ordered the list.
 
     Raises:
-        DataError: if there is nothing to read, a column is missing, the file is no Parquet, or shown candidates are
-            missing; names the remedy.
+        DataError: if there is nothing to read, a column is missing or holds something else, the files are no Parquet of
+            the same columns, or shown candidates are missing; names the remedy.
     """
     check_exists(str(path))
     files = files_below(path, [JUDGED])
     if not files or not is_parquet(files[0]):
         raise DataError(path, "is no Parquet file, and no folder with one: give the rows that listwright join writes")
-    try:
-        for file in files:
-            pl.read_parquet_schema(file)
-        rows = pl.scan_parquet(files, glob=False).with_columns(binary().cast(pl.String))
-        there = rows.collect_schema().names()
-    except UNREADABLE as error:
-        raise DataError(file, f"cannot be read as Parquet: {_first_line(error)}") from error
+    rows = _scan_files(files)
+    there = rows.collect_schema().names()
     metadata = read_judged_metadata(files[0]) or {}
     if metadata.get("seen", False):
         raise DataError(path, "lacks shown candidates that nobody saw: join again, without seen in the file of labels")
@@ -132,6 +130,7 @@ def scan_judged(path: Path, columns: Iterable[str], *, rules: Sequence[str] | No
         )
     if not collected(rows.select(pl.len()), path).item():
         raise DataError(path, "has no rows")
+    rows = _with_numbers(rows, names, path)
     if rules is not None and (column := prefix + "rules") in there:
         rows = rows.filter(pl.col(column).is_null() | pl.col(column).is_in(list(rules)))
     if "bundle" in names and (weights := prefix + "weights") in there:
@@ -140,6 +139,33 @@ def scan_judged(path: Path, columns: Iterable[str], *, rules: Sequence[str] | No
     if (place := prefix + "position") in there:
         rows = rows.filter(pl.col(place).is_not_null())
     return rows.select(pl.col(column).alias(name) for name, column in names.items())
+
+
+def _scan_files(files: Sequence[Path]) -> pl.LazyFrame:
+    first: set[str] | None = None
+    try:
+        for file in files:
+            columns = {f"{name!r} of type {kind}" for name, kind in pl.read_parquet_schema(file).items()}
+            first = columns if first is None else first
+            if differing := listed(sorted(columns ^ first)):
+                fault = f"has other columns than {files[0]}: one of them has {differing}"
+                raise DataError(file, f"{fault}; give files of one schema")
+        return pl.scan_parquet([*files], glob=False).with_columns(binary().cast(pl.String))
+    except UNREADABLE as error:
+        raise DataError(file, f"cannot be read as Parquet: {_first_line(error)}") from error
+
+
+def _with_numbers(rows: pl.LazyFrame, names: Mapping[str, str], path: Path) -> pl.LazyFrame:
+    """Return rows whose columns of numbers have the types of :data:`NUMBERS`; raise DataError where one has others."""
+    for name, kind in NUMBERS.items():
+        if (column := names.get(name)) is not None:
+            value = pl.col(column).cast(pl.Float64)
+            valid = value.is_finite() & (pl.lit(name != "position") | ((value >= 1.0) & (value == value.round())))
+            if (wrong := collected(rows.filter(~valid).select(column).head(1), path)).height:
+                fault = f"expected {'places from 1' if name == 'position' else 'numbers'}, found {wrong.item()!r}"
+                raise DataError(path, f"{fault}: join the served log again", column=column)
+            rows = rows.with_columns(value.cast(kind).alias(column))
+    return rows
 
 
 def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:

@@ -14,14 +14,15 @@ import polars as pl
 from jaxtyping import Bool, Float, Int
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import DataError
+from listwright.ranking.errors import DataError, RecipeError
+from listwright.ranking.features import mostly_unknown
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.progress import SILENT, Progress
 from listwright.training.data.tables.judged import JUDGED, collected, read_judged_metadata, scan_judged
 from listwright.training.evaluation.intervals import ALPHA, fixed_half_width
 from listwright.training.recipe.data import read_propensity_file
 from listwright.training.scoring.frames import batches
-from listwright.training.scoring.run import map_parts
+from listwright.training.scoring.run import check_features, map_parts
 from listwright.training.traffic.compare.estimates import FEWEST_ACTIVE, FEWEST_UNITS, ratio_of
 from listwright.training.traffic.estimate.lists import (
     COLUMNS,
@@ -76,12 +77,17 @@ def estimate(
         BundleError: if there is no such bundle.
         ScoringError: if a stage fails: an earlier stage's order must not pass for its.
     """
+    if estimator == "cascade-dr" and metric != "gain":
+        fault = "a click of a cascade comes whatever the order of its candidates"
+        raise RecipeError(f"--estimator cascade-dr: {fault}; add --metric gain")
     manifests = [bundle.read_manifest(folder) for folder in bundles]
     schemas, names = [manifest.feature_schema for manifest in manifests], list[str]()
     for name in (f"{manifest.name}/{manifest.version}" for manifest in manifests):
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
     file, task = read_propensity_file(propensities), progress.begin("Fitting the click model", 1)
     prefix, sample = _read_log(data, (file.model_extra or {}).get("same"))
+    for manifest in manifests:
+        check_features(data, sample.columns, manifest, (), progress)
     usable, facts, _ = keep_usable(sample, prefix, len(file.positions))
     if (units := facts.select(UNIT.n_unique()).item()) < FEWEST_UNITS:
         raise DataError(data, f"has {units} units with lists that can be used: {FEWEST_UNITS} are needed")
@@ -89,6 +95,8 @@ def estimate(
     ends = [(place.low or place.propensity, place.high or place.propensity) for place in file.positions]
     variances = np.diag([(math.log(high / low) / 3.92) ** 2 for low, high in ends])
     covariance = variances if file.log_covariance is None else np.array(file.log_covariance)
+    if np.linalg.eigvalsh(covariance).min() < -1e-9:
+        raise RecipeError(f"--propensities {propensities}: log_covariance is no covariance: make the file again")
     models = fit_models(facts, features_of(usable, schemas, qid), values)
     if estimator == "cascade-dr" and "cascade" not in models:
         raise DataError(data, _SEVERAL_CLICKS)
@@ -100,6 +108,9 @@ def estimate(
         parts = map_parts(partial(value_part, work=work), rows, qid, Path(folder), title, jobs=jobs, progress=progress)
     keys = {name for part in parts for name in part}
     log = {key: np.concatenate([part[key] for part in parts if key in part]) for key in keys}
+    for n, (name, schema) in enumerate(zip(names, schemas, strict=True)):
+        for sentence in mostly_unknown(log[f"categories {n}"].sum(axis=0), schema).values():
+            progress.remark(f"{name}: {sentence}")
     return summarise(names, log, work, estimator)
 
 
@@ -108,13 +119,21 @@ def _read_log(data: Path, same: str | None) -> tuple[str, pl.DataFrame]:
     rows, files, prefix = scan_judged(data, COLUMNS[:-2]), files_below(data, [JUDGED]), ""
     for file in files:
         facts = read_judged_metadata(file) or {}
+        if not facts:
+            fault = "lacks what listwright join writes beside the rows (metadata of Parquet)"
+            raise DataError(file, f"{fault}: whoever rewrites them must keep it, as docs/served-log.md does")
         if not facts.get("unshown"):
             fault = "lacks candidates below top_n, which a bundle may rank above: join again with --unshown"
             raise DataError(file, fault)
         prefix = str(facts.get("prefix", ""))
-    swapped = pl.col("swapped").any() & (pl.col("label") > 0).any()
-    by_list = rows.group_by("query_id").agg(swapped, pl.len()).select(pl.col("swapped", "len").sum())
-    swapped_lists, count = collected(by_list, data).row(0)
+    swapped, swaps = pl.col("swapped").any() & (pl.col("label") > 0).any(), pl.col("position").filter("swapped")
+    odd = (pl.col("position").max() != pl.len()) | (swaps.len() > 2) | (swaps.max() - swaps.min() > 1)
+    by_list = rows.group_by("query_id").agg(swapped, pl.len(), odd.alias("odd"))
+    sums = by_list.select(pl.col("swapped", "len").sum(), pl.col("query_id").filter("odd").cast(pl.String).first())
+    swapped_lists, count, query = collected(sums, data).row(0)
+    if query is not None:
+        fault = f"query {query}: expected a row at each place from 1 to the last, and none or two neighbours swapped"
+        raise DataError(data, f"{fault}: give all rows that listwright join writes, or join again")
     if swapped_lists < FEWEST_CLICKS and harvest_evidence(data, None, same=same) is None:
         fault = f"fewer than {FEWEST_CLICKS} swapped lists have a click, and no request was shown in two orders"
         raise DataError(data, f"{fault} by two bundles: serve an experiment of kind explore, for longer perhaps")

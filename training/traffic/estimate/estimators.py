@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit, logit
 
+from listwright.ranking.errors import RecipeError
 from listwright.training.first_stage.boosting import clear_refusal
 
 TREES = 100
@@ -145,6 +146,8 @@ def fit_attraction(
     features: Float[np.ndarray, "R D"], clicks: Bool[np.ndarray, " R"], looked: Float[np.ndarray, " R"]
 ) -> tuple[lightgbm.Booster, float]:
     """Fit the attraction g of P(click) = p g, by the likelihood of the clicks: trees, and the log-odds they add to."""
+    if np.array_equal(features, np.broadcast_to(features[:1], features.shape), equal_nan=True):
+        raise RecipeError("no feature of the bundles varies in the rows: take the file that has them")
     looked = np.minimum(looked, 1.0 - _EDGE)
     base = float(logit(np.clip(clicks.sum() / looked.sum(), _EDGE, 1.0 - _EDGE)))
 

@@ -15,6 +15,7 @@ from scipy.special import expit
 
 from listwright.ranking.errors import DataError
 from listwright.ranking.features import FeatureSchema
+from listwright.training.data.tables.judged import NUMBERS
 from listwright.training.scoring.worker import lists_of, load_bundle, rank_rows
 from listwright.training.traffic.estimate.estimators import LoggedLists, cascade_lists, fit_attraction, value_lists
 
@@ -64,7 +65,12 @@ class PartWork:
 
 
 def value_part(path: str, number: int, work: PartWork) -> dict[str, np.ndarray]:
-    """Rank the lists of a part by all bundles; return the values of :func:`value_rows`, and why lists are left out."""
+    """Rank the lists of a part by all bundles.
+
+    Returns:
+        The values of :func:`value_rows`; why lists are ``left_out``; ``categories N``, what
+        :func:`listwright.ranking.features.count_categories` counts for bundle N.
+    """
     rows, facts, left_out = keep_usable(pl.read_ipc(path), work.prefix, len(work.propensities))
     Path(path).unlink()
     if not rows.height:
@@ -73,9 +79,11 @@ def value_part(path: str, number: int, work: PartWork) -> dict[str, np.ndarray]:
     order = np.lexsort((np.random.default_rng(number).random(rows.height), facts["query_id"].rle_id()))
     rows, facts, qid = rows[order], facts[order], work.prefix + "query_id"
     served = [load_bundle(str(folder)) for folder in work.bundles]
-    ranks = [rank_rows(rows, model, qid)[0]["rank"].cast(pl.Int64) - 1 for model in served]
+    ranked = [rank_rows(rows, model, qid) for model in served]
+    counts = {f"categories {n}": counted[None] for n, (_, counted) in enumerate(ranked)}
+    ranks = [of_bundle["rank"].cast(pl.Int64) - 1 for of_bundle, _ in ranked]
     features = features_of(rows, [model.manifest.feature_schema for model in served], qid)
-    return value_rows(facts, features, np.column_stack(ranks), work) | {"left_out": left_out}
+    return value_rows(facts, features, np.column_stack(ranks), work) | {"left_out": left_out, **counts}
 
 
 def features_of(rows: pl.DataFrame, schemas: Sequence[FeatureSchema], qid: str) -> Float[np.ndarray, "R D"]:
@@ -90,7 +98,8 @@ def keep_usable(rows: pl.DataFrame, prefix: str, places: int) -> tuple[pl.DataFr
     facts = rows.select(
         (pl.col(prefix + name) if prefix + name in rows.columns else pl.lit(None, pl.String)).alias(name)
         for name in COLUMNS
-    ).with_columns(pl.col("swapped").fill_null(value=False))
+    ).with_columns(pl.col(name).cast(pl.Float64).cast(kind) for name, kind in NUMBERS.items())
+    facts = facts.with_columns(pl.col("swapped").fill_null(value=False))
     swaps = (pl.col("swapped") & (pl.col("position") <= places)).sum()
     conditions = {
         "reordered or cut off by rules": pl.col("rules") != "exclude",  # rules would have changed a bundle's list, too
@@ -167,7 +176,7 @@ def value_rows(
     discounts = 1.0 / np.log2(np.arange(count) + 2.0)
     weights, gains = (work.propensities, np.ones(count)) if work.metric == "clicks" else (discounts, discounts)
     values = value_lists(lists, new, propensities=work.propensities, weights=weights, clip=work.clip)
-    if (predicted := attraction.get("cascade")) is not None:
+    if (predicted := attraction.get("cascade")) is not None and work.metric == "gain":
         for name, rest in (("cascade", predicted), ("cascade_low", 0.0), ("cascade_high", 1.0 - 1e-6)):
             own = lists._replace(attraction=np.where(places < count, predicted, rest))
             values[name] = np.column_stack([cascade_lists(own, order, weights=gains) for order in new.T])

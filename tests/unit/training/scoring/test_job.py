@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from listwright.ranking.errors import RecipeError, SchemaMismatchError, ScoringError, UnknownStrategyError
+from listwright.ranking.errors import DataError, RecipeError, ScoringError, UnknownStrategyError
 from listwright.training.commands import score as command
 from listwright.training.scoring.job import Job
 from listwright.training.scoring.score import score
@@ -74,7 +74,7 @@ def test_a_feature_with_a_default_may_be_absent_and_others_not(folder, data):
     pl.read_parquet(data).drop("price", "bm25").write_parquet(data)
     assert score(job(folder, data), jobs=1).rows == 171
     pl.read_parquet(data).drop("stars").write_parquet(data)
-    with pytest.raises(SchemaMismatchError, match="lacks stars"):
+    with pytest.raises(DataError, match="lacks stars"):
         score(job(folder, data, out=data.with_name("o.csv")), jobs=1)
 
 
@@ -167,7 +167,7 @@ def test_features_that_are_absent_are_pointed_out(folder, tmp_path):
     lists(LENGTHS).rename({"price": "Price"}).drop("bm25").write_csv(data)
     score(job(folder, data), jobs=1, progress=progress)
     (said,) = progress.said
-    assert all(name in said for name in ("'price'", "'bm25'", "'Price'"))
+    assert all(name in said for name in ("price", "bm25", "Price"))
 
 
 def test_a_failing_stage_is_an_error_and_no_answer(data, tmp_path):

@@ -1,6 +1,7 @@
 """Bundles valued on planted logs: the right one wins, whatever the parts, and a log that cannot say is refused."""
 
 import json
+import math
 from functools import partial
 
 import numpy as np
@@ -8,7 +9,7 @@ import polars as pl
 import pytest
 
 from listwright.ranking import bundle
-from listwright.ranking.errors import DataError, SchemaMismatchError
+from listwright.ranking.errors import DataError, RecipeError
 from listwright.training.commands import estimate as command
 from listwright.training.data.tables.judged import judged_metadata
 from listwright.training.recipe.data import PlacePropensity, PropensityFile
@@ -21,6 +22,7 @@ from listwright.training.traffic.estimate.estimate import estimate
 from listwright.training.traffic.estimate.text import text
 from listwright_lab.synthetic_traffic import Shop, Visits, examination, swapped_rows
 from support.service.bundles import CATEGORY, NUMERIC, make_bundle, rows
+from support.training.progress import RecordedProgress
 from support.training.scored import rank_by_threads
 
 LENGTH, COUNT = 5, 1500
@@ -268,26 +270,81 @@ def test_what_a_log_cannot_say_is_refused(estimated, log, monkeypatch):
     twenty = log.filter("swapped", pl.col("label") > 0)["query_id"].unique(maintain_order=True).head(20).to_list()
     with pytest.raises(DataError, match="explore"):
         estimated(log.with_columns(swapped=pl.col("swapped") & pl.col("query_id").is_in(twenty)))
-    with monkeypatch.context() as patched, pytest.raises(DataError, match="several clicks"):
-        patched.delattr(estimates, "map_parts")  # refused before minutes of ranking
+    with pytest.raises(RecipeError, match="--metric gain"):
         estimated(log, estimator="cascade-dr")
-    with pytest.raises(SchemaMismatchError, match="price"):
+    with pytest.raises(DataError, match="price"):
         estimated(log.drop("price"))
-    with pytest.raises(DataError, match="two candidates at one place"):
-        estimated(log.with_columns(position=pl.when(pl.col("query_id") == "q5").then(1).otherwise("position")))
     with pytest.raises(DataError, match="--unshown"):
         estimated(log, unshown=False)
     with pytest.raises(DataError, match="3 units"):
         estimated(log.with_columns(unit=pl.lit("u") + (pl.col("query_id").hash() % 3).cast(pl.String)))
+    monkeypatch.delattr(estimates, "map_parts")  # refused before minutes of ranking
+    with pytest.raises(DataError, match="several clicks"):
+        estimated(log, estimator="cascade-dr", metric="gain")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("position", pl.lit(1), "query q5.*each place"),
+        ("position", pl.col("position") + 1, "query q5.*each place"),
+        ("position", pl.col("position") - 1, "column position.*places from 1"),
+        ("position", pl.col("position") + 0.5, "column position.*places from 1"),
+        ("position", pl.lit("top"), "judged rows"),
+        ("label", pl.lit(math.nan), "column label.*numbers"),
+        ("label", pl.lit("click"), "judged rows"),
+        ("swapped", pl.lit(value=True), "query q5.*two neighbours"),
+        ("swapped", pl.col("position").is_in([1, 3]), "query q5.*two neighbours"),
+    ],
+)
+def test_rows_of_another_kind_are_refused(estimated, log, column, value, message):
+    changed = pl.when(pl.col("query_id") == "q5").then(value).otherwise(column)
+    with pytest.raises(DataError, match=message):
+        estimated(log.with_columns(changed.alias(column)))
+
+
+def test_files_of_other_columns_are_named(estimated, log, models, tmp_path):
+    estimated(log)
+    (tmp_path / "rows").mkdir()
+    for name, frame in (("1", log), ("2", log.with_columns(pl.col("price").cast(pl.Int64)))):
+        frame.write_parquet(tmp_path / "rows" / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"2\.parquet.*'price' of type Float32, 'price' of type Int64"):
+        estimate(models, tmp_path / "rows", tmp_path / "p.json", jobs=1)
+
+
+@pytest.mark.parametrize("covariance", [[[1.0]], [[1.0] * LENGTH], np.diag([-1.0] + [0.0] * (LENGTH - 1)).tolist()])
+def test_a_covariance_of_other_places_is_refused(estimated, log, covariance):
+    with pytest.raises(RecipeError, match="log_covariance"):
+        estimated(log, covariance=covariance)
+
+
+def test_features_that_the_rows_lack_or_do_not_know_are_noted(estimated, log, models, tmp_path):
+    bundle_with_default = make_bundle(tmp_path / "defaults" / "1", defaults={"price": 0.5})
+    progress = RecordedProgress()
+    changed = log.drop("price").with_columns(pl.lit("unheard of").alias(CATEGORY.name))
+    estimated(changed, bundles=(bundle_with_default,), progress=progress)
+    absent, unknown = progress.said
+    assert "price" in absent
+    assert "'carrier' has" in unknown
+
+
+def test_numbers_may_have_the_types_that_other_tools_write(estimated, log):
+    expected = estimated(log)
+    others = log.with_columns(
+        pl.col("position").cast(pl.Float64), label=pl.col("label") > 0, swapped=pl.col("swapped").cast(pl.Int8)
+    )
+    assert estimated(others)["bundles"] == expected["bundles"]
 
 
 def test_every_file_of_a_folder_needs_the_candidates_that_were_not_shown(estimated, log, models, tmp_path):
     estimated(log)
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows.parquet").rename(tmp_path / "rows" / "1.parquet")
-    log.write_parquet(tmp_path / "rows" / "2.parquet")
-    with pytest.raises(DataError, match=r"2\.parquet.*--unshown"):
-        estimate(models, tmp_path / "rows", tmp_path / "p.json", jobs=1)
+    shown_alone = judged_metadata(FEATURES, qid="query_id", label="label", time="served_at")
+    for metadata, message in ((shown_alone, "--unshown"), (None, "metadata of Parquet")):
+        log.write_parquet(tmp_path / "rows" / "2.parquet", metadata=metadata)
+        with pytest.raises(DataError, match=rf"2\.parquet.*{message}"):
+            estimate(models, tmp_path / "rows", tmp_path / "p.json", jobs=1)
 
 
 def test_the_click_model_has_the_features_of_all_bundles_in_any_order(estimated, log, models, tmp_path):
@@ -303,7 +360,7 @@ def test_the_click_model_has_the_features_of_all_bundles_in_any_order(estimated,
 
 def test_lists_of_one_click_have_a_cascade(estimated, log):
     first = log.with_columns(label=pl.when(pl.col("label").cum_sum().over("query_id") <= 1).then("label").otherwise(0))
-    found = estimated(first, estimator="cascade-dr")
+    found = estimated(first, estimator="cascade-dr", metric="gain")
     assert set(found["bundles"][0]["estimates"]) == {"dr", "ips", "snips", "dm", "cascade-dr"}
 
 

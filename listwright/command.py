@@ -67,16 +67,20 @@ def main(arguments: list[str] | None = None) -> int:
         parser.print_help()
         return 2
     name = parser.parse_args(command_line[:1]).command  # the rest is the command's own
-    _prepare_libraries()
     try:
-        module = import_module(COMMANDS[name].module)
-    except ModuleNotFoundError as error:
-        library = (error.name or "listwright").partition(".")[0]
-        if library == "listwright":
-            raise
-        print(f"error: listwright {name} needs {library}: pip install '{COMMANDS[name].package}'", file=sys.stderr)
-        return 1
-    return int(module.main(command_line[1:]))
+        _prepare_libraries()
+        try:
+            module = import_module(COMMANDS[name].module)
+        except ModuleNotFoundError as error:
+            library = (error.name or "listwright").partition(".")[0]
+            if library == "listwright":
+                raise
+            print(f"error: listwright {name} needs {library}: pip install '{COMMANDS[name].package}'", file=sys.stderr)
+            return 1
+        return int(module.main(command_line[1:]))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 def _prepare_libraries() -> None:

@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,7 +28,8 @@ def atomic_write(path: Path, content: str | bytes, *, mode: int | None = None, s
 def atomic_file(path: Path, *, mode: int | None = None, sync: bool = False) -> Iterator[BinaryIO]:
     """Open a new file for writing, which replaces the one at a path when the block ends; after an error it is removed.
 
-    Until then it has a hidden name in the same folder, which begins with ``.NAME.`` and ends in ``.new``.
+    Until then it has a hidden name in the same folder, which begins with ``.NAME.`` and ends in ``.new``. What
+    :func:`is_written_in_place` is written at once, without ``mode`` and ``sync``.
 
     Args:
         path: Path of the file.
@@ -37,6 +38,10 @@ def atomic_file(path: Path, *, mode: int | None = None, sync: bool = False) -> I
     """
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
+        if is_written_in_place(path):
+            with path.open("ab") as file:
+                yield file
+            return
         with new.open("xb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
@@ -45,9 +50,18 @@ def atomic_file(path: Path, *, mode: int | None = None, sync: bool = False) -> I
                 file.flush()
                 os.fsync(file.fileno())
         new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink()
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(new)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def is_written_in_place(path: Path) -> bool:
+    """Return whether no new file may replace what is at a path: a device, a FIFO, a socket, or an open descriptor."""
+    place = path.parent.resolve()
+    return str(place) in ("/dev", "/dev/fd") or place.is_relative_to("/proc") or (path.exists() and not path.is_file())
 
 
 @contextmanager

@@ -134,6 +134,7 @@ def test_test_queries_are_not_looked_at(tmp_path, monkeypatch):
         (("--data", "{folder}/absent.csv", "--qid", "search", "--label", "clicked"), ("absent.csv",)),
         (("demo", "--data", "{table}"), ("makes its own data",)),
         (("demo", "--json", "{folder}/no/found.json"), ("--json", "no folder")),
+        (("--data", "{table}", "--json", "{table}"), ("--data", "--json", "same file")),
         (("demo", "--device", "abacus"), ("--device", "abacus")),
     ],
 )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.command import (
-    check_folder,
+    check_outputs,
     command_parser,
     repeatable,
     run_command,
@@ -41,8 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _compare(options: argparse.Namespace, console: Console) -> None:
-    check_folder("--out", options.out)
-    check_folder("--json", options.json)
+    check_outputs({"--out": options.out, "--json": options.json}, {"ROWS": options.rows})
     with console.status("reading judged rows"):
         from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
         from listwright.training.traffic.compare.compare import compare  # noqa: PLC0415 - seconds that --help need not wait

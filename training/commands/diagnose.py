@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from listwright.ranking.atomic_file import atomic_write
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command
+from listwright.training.console.command import check_outputs, command_parser, repeatable, run_command
 from listwright.training.pipeline.budget import check_minutes
 from listwright.training.recipe.options import add_source_options, recipe_from
 
@@ -40,7 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _diagnose(options: argparse.Namespace, console: Console) -> None:
-    check_folder("--json", options.json)
+    inputs = {"RECIPE": options.recipe and Path(options.recipe), "--first-stage": options.first_stage}
+    inputs |= {f"--data {source}": Path(source.rpartition("=")[2]) for source in options.data}
+    check_outputs({"--json": options.json}, inputs | {"--propensities": options.propensities})
     check_minutes(options.minutes)
     recipe = recipe_from(options)
     with console.status("loading torch"):  # seconds, which --help and mistyped options need not wait for

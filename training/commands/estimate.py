@@ -13,7 +13,7 @@ from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import files_below
 from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.console.bars import elapsed_bars
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_output
+from listwright.training.console.command import check_outputs, command_parser, repeatable, run_command, write_output
 
 _EXAMPLES = """examples:
   listwright estimate models/shop-next/1 models/shop-next/2 --data november/ \\
@@ -31,8 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _estimate(options: argparse.Namespace, console: Console) -> None:
-    check_folder("--out", options.out)
-    check_folder("--json", options.json)
+    inputs = {"--data": options.data, "--propensities": options.propensities}
+    check_outputs({"--out": options.out, "--json": options.json}, inputs)
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
     if not 0.0 <= options.clip <= 1.0:
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=("dr", "ips", "snips", "dm", "cascade-dr"),
         default="dr",
         help="estimator of the verdicts: doubly robust (default), inverse propensities, self-normalised ones, the "
-        "click model alone, or, for one click a list, a cascade",
+        "click model alone, or, for --metric gain and one click a list, a cascade",
     )
     add(
         "--metric",

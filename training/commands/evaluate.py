@@ -15,7 +15,7 @@ from listwright.ranking.remote import local_copy, location_argument
 from listwright.training.console.bars import elapsed_bars
 from listwright.training.console.command import (
     add_weights_option,
-    check_folder,
+    check_outputs,
     command_parser,
     print_table,
     repeatable,
@@ -55,11 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _evaluate(options: argparse.Namespace, console: Console) -> int:
     outputs = {"--out": options.out, "--json": options.json, "--trec": options.trec}
-    for option, path in outputs.items():
-        check_folder(option, None if option == "--trec" and path is not None and path.exists() else path)
-    written = [path.absolute() for path in outputs.values() if path is not None]
-    if len(set(written)) < len(written):
-        raise RecipeError("--out, --json and --trec: name different files")
+    check_outputs(outputs, {"--data": options.data, "--run": options.run, "--qrels": options.qrels})
     with console.status("loading"):  # a second, which --help need not wait for
         from listwright.training.evaluation.gates import as_json, facts_of, parse_gate  # noqa: PLC0415
         from listwright.training.evaluation.judgement import Judging, judge  # noqa: PLC0415

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from listwright.ranking.bundle import load
 from listwright.ranking.remote import local_copy, location_argument
-from listwright.training.console.command import check_folder, command_parser, run_command
+from listwright.training.console.command import check_outputs, command_parser, run_command
 from listwright.training.export.ranker_file import write_ranker
 
 _EXAMPLES = """examples:
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _export(options: argparse.Namespace, console: Console) -> None:
-    check_folder("--onnx", options.onnx)
+    check_outputs({"--onnx": options.onnx}, {})
     location = options.bundle
     bundle = load(location if isinstance(location, Path) else local_copy(location))
     written = write_ranker(

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from jinja2 import TemplateError
 
+from listwright.ranking.atomic_file import atomic_write
+from listwright.ranking.errors import RecipeError
 from listwright.ranking.plain_file import from_json
+from listwright.training.console.command import check_outputs
 from listwright.training.reporting.fit_page import fit_page
 
 
@@ -19,17 +22,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("page", type=Path, metavar="PAGE")
     options = parser.parse_args(arguments)
     try:
-        page = fit_page(from_json(options.report.read_bytes()))
-    except OSError as error:
-        return _refused(f"{options.report} cannot be read: {error.strerror or error}")
+        check_outputs({"PAGE": options.page}, {"report.json": options.report})
+        atomic_write(options.page, fit_page(from_json(options.report.read_bytes())))
+    except (OSError, RecipeError) as error:
+        return _refused(str(error))
     except KeyError as error:
         return _refused(f"{options.report} is no report.json of a fit: it has no {error}")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError) as error:
         return _refused(f"{options.report} is no report.json of a fit: {error}")
-    try:
-        options.page.write_text(page, encoding="utf-8")
-    except OSError as error:
-        return _refused(f"{options.page} cannot be written: {error.strerror or error}")
     return 0
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from listwright.ranking.plain_file import files_below
 from listwright.training.console.bars import progress_bars
-from listwright.training.console.command import check_folder, command_parser, repeatable, run_command, write_output
+from listwright.training.console.command import check_outputs, command_parser, repeatable, run_command, write_output
 
 if TYPE_CHECKING:
     from listwright.training.traffic.propensity import PositionBias
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _estimate(options: argparse.Namespace, console: Console) -> None:
-    check_folder("--out", options.out)
+    check_outputs({"--out": options.out}, {"ROWS": options.rows})
     with console.status("loading"):
         from listwright.training.data.tables.judged import JUDGED  # noqa: PLC0415
         from listwright.training.traffic.propensity import estimate  # noqa: PLC0415 - --help need not wait

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from listwright.ranking.atomic_file import atomic_write
+from listwright.ranking.atomic_file import atomic_write, is_written_in_place
 from listwright.ranking.errors import ListwrightError, RecipeError, plain_text
 
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
@@ -32,6 +34,14 @@ class PlainConsole(Console):
         for segment in super().render(renderable, options):
             text = "\n".join(map(plain_text, segment.text.split("\n")))
             yield segment if segment.control else segment._replace(text=text)
+
+    def _check_buffer(self) -> None:
+        """Write what was printed; once the output is closed or full, print nothing more: the work goes on."""
+        with suppress(OSError, SystemExit):
+            try:
+                super()._check_buffer()
+            except OSError:
+                self.on_broken_pipe()
 
 
 def command_parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
@@ -57,14 +67,14 @@ def run_command(
         interrupted: Message after Ctrl-C on what is left, or a function of the options that returns it.
 
     Returns:
-        The exit code: 1 after an error that has a remedy, 130 after Ctrl-C, or else that of the work.
+        The exit code: 1 after an error with a remedy, or a closed output, 130 after Ctrl-C, or else that of the work.
     """
     given_arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(given_arguments)
     options.arguments = given_arguments
     console = PlainConsole(highlight=False)
     try:
-        return work(options, console) or 0
+        return work(options, console) or int(console.quiet)
     except (ListwrightError, OSError) as error:
         console.print(f"[bold red]error:[/] {escape(plain_text(str(error)))}", soft_wrap=True)
         return 1
@@ -73,12 +83,18 @@ def run_command(
         return 130
 
 
-def check_folder(option: str, path: Path | None) -> None:
-    """Raise RecipeError unless the folder of the file that an option names exists."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
-    if path is not None and path.is_dir():
-        raise RecipeError(f"{option} {path}: is a folder; choose another name")
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
+    """Raise RecipeError unless a command can write the files that its output options name, and no other option does."""
+    options = {os.path.realpath(path): option for option, path in inputs.items() if path is not None}
+    for option, path in ((option, path) for option, path in outputs.items() if path is not None):
+        if not path.parent.is_dir():
+            raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
+        if path.is_dir():
+            raise RecipeError(f"{option} {path}: is a folder; choose another name")
+        if not os.access(path if is_written_in_place(path) else path.parent, os.W_OK):
+            raise RecipeError(f"{option} {path}: {path.parent} cannot be written to; choose another folder")
+        if (other := options.setdefault(os.path.realpath(path), option)) != option:
+            raise RecipeError(f"{other} and {option} name the same file, {path}: choose another {option}")
 
 
 def write_output(path: Path | None, content: Callable[[], str], console: Console) -> None:

@@ -48,6 +48,15 @@ def test_another_word_is_refused_with_what_there_is(words, capsys):
     assert "fit" in capsys.readouterr().err
 
 
+def test_ctrl_c_during_the_imports_is_one_line(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "import_module", interrupt)
+    assert main(["fit", "demo"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def missing(name):
     def fail(_):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -1,7 +1,9 @@
 """Writing files and folders in one step."""
 
+import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +74,50 @@ def test_a_synced_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypat
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append((os.fstat(handle).st_size, path.exists())))
     atomic_write(path, b"content", sync=sync)
     assert synced == ([(7, False)] if sync else [])
+
+
+def test_a_fifo_is_written_and_not_replaced(tmp_path):
+    """Never try this with a device: where it fails, a file takes the place of the device."""
+    fifo, link, arrived = tmp_path / "fifo", tmp_path / "link", []
+    os.mkfifo(fifo)
+    link.symlink_to(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (fifo, link):
+        atomic_write(path, b"content", mode=0o600, sync=True)
+        arrived.append(os.read(reader, 100))
+    os.close(reader)
+    assert arrived == [b"content"] * 2
+    assert stat.S_ISFIFO(fifo.lstat().st_mode)
+    assert link.is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"fifo", "link"}
+
+
+@pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
+def test_what_a_shell_opened_is_appended_to(tmp_path, folder):
+    path = tmp_path / "file"
+    path.write_bytes(b"old ")
+    with path.open("ab") as file:
+        atomic_write(Path(folder) / str(file.fileno()), b"new")
+    assert path.read_bytes() == b"old new"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
+def test_an_error_of_a_write_names_the_path(tmp_path, number):
+    with pytest.raises(OSError, match=f"Errno {number}") as raised, atomic_file(tmp_path / "file"):
+        raise OSError(number, os.strerror(number))
+    assert raised.value.filename == str(tmp_path / "file")
+    assert (raised.type is BrokenPipeError) == (number == errno.EPIPE)
+
+
+def test_an_error_names_no_hidden_file_and_no_other_path_in_place_of_its_own(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=r"/folder'$"):
+        atomic_write(tmp_path / "folder", b"")
+    with pytest.raises(FileNotFoundError, match=r"/gone/file'$"):
+        atomic_write(tmp_path / "gone" / "file", b"")
+    with pytest.raises(FileNotFoundError, match=r"/other'$"), atomic_file(tmp_path / "file"):
+        (tmp_path / "other").read_bytes()
 
 
 def test_a_folder_appears_when_it_is_whole(tmp_path):

@@ -111,7 +111,7 @@ def event_files(path: Path, report: Report | None = None) -> list[Path]:
     return files
 
 
-def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
+def event_batches(path: Path, labels: Labels, size: int | None = None) -> Iterator[EventBatch]:
     """Yield the events of one file, in batches.
 
     A table has the columns of :data:`listwright.ranking.served_log.events.COLUMNS`; Parquet may have
@@ -120,13 +120,14 @@ def event_batches(path: Path, labels: Labels) -> Iterator[EventBatch]:
     Args:
         path: Path of the file.
         labels: Labels, which name the numbers that are summed.
+        size: Most events of a batch; None for :data:`BATCH_EVENTS`.
 
     Raises:
         DataError: if the file cannot be read, lacks a column, or no event is in it, but something else.
     """
     events = faulty = 0
     first = ""
-    for batch in _table(path, labels) if _is_table(path) else _json(path, labels):
+    for batch in (_table if _is_table(path) else _json)(path, labels, size or BATCH_EVENTS):
         events += batch.frame.height
         faulty += batch.faulty[Cause.UNREADABLE]
         first = first or batch.first_fault
@@ -139,7 +140,7 @@ def _is_table(path: Path) -> bool:
     return path.name.lower().endswith(TABLE_NAMES) or (not path.name.lower().endswith(LINES) and is_parquet(path))
 
 
-def _json(path: Path, labels: Labels) -> Iterator[EventBatch]:
+def _json(path: Path, labels: Labels, size: int) -> Iterator[EventBatch]:
     held: list[tuple[object, ...]] = []
     schema, summed = event_schema(labels), [sum_.field.split(".") for sum_ in labels.sums.values()]
     faulty, first = dict.fromkeys((Cause.CUT_OFF, Cause.UNREADABLE), 0), ""
@@ -154,7 +155,7 @@ def _json(path: Path, labels: Labels) -> Iterator[EventBatch]:
                     first = first or f"{path}, {place}: {_describe_error(error)}"
                     continue
                 held.append((*_FIELDS(event), *(_number_at(event, names) for names in summed)))
-                if len(held) == BATCH_EVENTS:
+                if len(held) == size:
                     yield EventBatch(pl.DataFrame(held, schema=schema, orient="row"), faulty, first)
                     held, faulty = [], dict.fromkeys(faulty, 0)
     except (OSError, EOFError, zlib.error) as error:
@@ -208,12 +209,12 @@ def _describe_error(error: ValidationError) -> str:
     return f"{place}: {fault['msg']}" if place else str(fault["msg"])
 
 
-def _table(path: Path, labels: Labels) -> Iterator[EventBatch]:
+def _table(path: Path, labels: Labels, size: int) -> Iterator[EventBatch]:
     first = 0
     try:
         scanned = pl.scan_parquet(path, glob=False) if is_parquet(path) else scan_csv(path)
         rows = scanned.select(_columns(path, scanned.collect_schema(), labels))
-        for frame in rows.collect_batches(chunk_size=BATCH_EVENTS, maintain_order=True):
+        for frame in rows.collect_batches(chunk_size=size, maintain_order=True):
             yield _checked(path, frame, first, event_schema(labels))
             first += frame.height
     except UNREADABLE as error:

@@ -153,6 +153,7 @@ def join(job: JoinJob, *, resume: bool = False, progress: Progress = SILENT) -> 
         raise RecipeError(f"{job.out} exists already: choose another --out, or delete it")
     facts = {name: str(value) for name, value in asdict(job).items() if name not in ("out", "labels")}
     facts |= {"labels": job.labels.model_dump_json(), "polars": pl.__version__}
+    facts |= {"events": ", ".join(map(str, job.events))}
     with (
         job_folder(job.out, facts, resume=resume, keep_pattern=f"served-*{DONE}") as folder,
         disk_full_as_data_error(job.out.parent, FULL),
@@ -189,6 +190,8 @@ class _Run:
             job, notes = self._job, list[str]()
             served = [job.served] if job.served.is_file() else log_files(job.served, notes.append)
             events = [file for path in job.events for file in event_files(path, notes.append)]
+            for file in events:  # a wrong one is refused before the served log is read
+                read_listed(file, lambda there: any(b.frame.height for b in event_batches(there, job.labels, 100)))
             return {"served": [str(path) for path in served], "events": [str(path) for path in events], "notes": notes}
 
         names = _run_step_once(self._folder, "inputs", listed)

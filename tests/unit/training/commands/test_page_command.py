@@ -8,7 +8,7 @@ from listwright.training.commands import page
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, "report.json cannot be read: No such file or directory"),
+        (None, "[Errno 2] No such file or directory: '"),
         ("{", "report.json is no report.json of a fit: "),
         ("[]", "report.json is no report.json of a fit: "),
         ("{}", "report.json is no report.json of a fit: it has no "),
@@ -30,6 +30,18 @@ def test_what_is_no_report_is_an_error_without_a_traceback(tmp_path, capsys, con
 
 def test_a_page_that_cannot_be_written_is_an_error(tmp_path, capsys, monkeypatch):
     (tmp_path / "report.json").write_text("{}")
-    monkeypatch.setattr(page, "fit_page", lambda report: "")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.setattr(page, "fit_page", lambda report: (tmp_path / "gone").rmdir() or "")
     assert page.main([str(tmp_path / "report.json"), str(tmp_path / "gone" / "page.html")]) == 1
-    assert "page.html cannot be written: No such file or directory" in capsys.readouterr().err
+    assert "No such file or directory: '" + str(tmp_path / "gone" / "page.html") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [("gone/page.html", "there is no folder"), ("report.json", "report.json and PAGE name the same file")],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_it_is_made(tmp_path, capsys, out, says):
+    (tmp_path / "report.json").write_text("{}")
+    assert page.main([str(tmp_path / "report.json"), str(tmp_path / out)]) == 1
+    assert says in capsys.readouterr().err
+    assert (tmp_path / "report.json").read_text() == "{}"

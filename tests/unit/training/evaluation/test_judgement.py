@@ -584,7 +584,10 @@ def test_the_command_prints_the_answer_and_its_code_is_that_of_the_gates(models,
     assert main([*words, "--gate", close[0], "--gate", "mrr >= 0.9"]) == 1
     assert main([*words, "--out", str(tmp_path), "--json", str(tmp_path / "j.json")]) == 1
     assert main([*words, "--out", str(tmp_path / "one"), "--json", str(tmp_path / "one")]) == 1
+    assert main([*words, "--json", str(data)]) == 1
     output = capsys.readouterr().out
+    assert "--out and --json name the same file" in output
+    assert "--data and --json name the same file" in output
     assert f"{facts['gains']['ndcg@10']['mean']:+.4f}" in output
     for wrong, says in (("mrr > 1", "--gate 'mrr > 1'"), ("ndgc@10 >= 0", "there is no metric 'ndgc@10'")):
         assert main([*words, "--gate", wrong]) == 1

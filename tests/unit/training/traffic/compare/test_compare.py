@@ -248,3 +248,5 @@ def test_the_command_says_what_is_wrong(tmp_path, capsys):
     assert "none.parquet" in capsys.readouterr().out
     assert command.main([str(tmp_path), "--out", str(tmp_path / "no" / "page.html")]) == 1
     assert "there is no folder" in capsys.readouterr().out
+    assert command.main([str(tmp_path / "none.parquet"), "--json", str(tmp_path / "none.parquet")]) == 1
+    assert "ROWS and --json name the same file" in capsys.readouterr().out

@@ -240,7 +240,7 @@ def test_an_interrupted_join_goes_on(joined, tmp_path, monkeypatch, step):
 
     def interrupted(*args, **words):
         calls.append(args)
-        if len(calls) == (1 if step in ("event_batches", "_match") else 2):
+        if len(calls) == (1 if step == "_match" else 2):
             raise KeyboardInterrupt
         return done(*args, **words)
 
@@ -333,6 +333,30 @@ def test_events_of_which_none_counts_are_an_error(joined, tmp_path, sent, cause)
     assert not list(tmp_path.glob(".rows*")), "there is nothing to resume"
     write_events(tmp_path / "events.jsonl", [event(0)])
     assert joined(None, None)[0].counts[COUNTED] == 1
+
+
+@pytest.mark.parametrize("wrong", ["other.parquet", "other.csv", "other.jsonl"])
+def test_a_wrong_file_of_events_leaves_nothing_to_resume(joined, tmp_path, wrong):
+    (tmp_path / "both").mkdir()
+    write_events(tmp_path / "both" / "first.jsonl", [event(0)])
+    if wrong == "other.parquet":
+        pl.DataFrame({"a": [1, 2]}).write_parquet(tmp_path / "both" / wrong)
+    else:
+        (tmp_path / "both" / wrong).write_text("{}\n{}\n")
+    with pytest.raises(DataError, match=wrong):
+        joined(RECORDS, [event(0)], source="both")
+    assert joined(None, None)[0].counts[COUNTED] == 1
+
+
+def test_events_of_an_interrupted_join_are_named_by_their_paths(joined, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(join_job, "_match", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        joined(RECORDS, [event(0)])
+    with pytest.raises(RecipeError, match=rf"events was '{tmp_path}/events\.jsonl' when .* is '{tmp_path}/others'"):
+        joined(None, None, resume=True, source="others")
 
 
 @pytest.mark.parametrize("sent", [[], [event(0, action="hover")]])

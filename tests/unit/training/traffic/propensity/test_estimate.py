@@ -173,6 +173,9 @@ def test_the_command_writes_what_a_fit_reads(tmp_path, capsys):
     assert read_propensity(out, column="position", clip=0.1).values[0] == 1.0
     assert command.main([str(rows), "--out", str(tmp_path / "no" / "x.json")]) == 1
     assert command.main([str(tmp_path / "none.parquet"), "--out", str(out)]) == 1
+    capsys.readouterr()
+    assert command.main([str(rows), "--out", str(rows)]) == 1
+    assert "ROWS and --out name the same file" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -381,6 +381,7 @@ def test_the_command_writes_numbers_and_a_page(estimated, log, models, tmp_path,
     page = (tmp_path / "page.html").read_text()
     assert all(one["name"] in page for one in found["bundles"])
     assert f"{found['control']:.4f}" in page
+    assert all(f"{pair[end]:+.4f}" in page.partition("<pre")[0] for pair in found["pairs"] for end in ("low", "high"))
     assert f"{found['bundles'][0]['value']:.4f}" in capsys.readouterr().out
     assert command.main([*arguments, "--jobs", "0"]) == 1
     assert command.main([*arguments, "--clip", "2"]) == 1

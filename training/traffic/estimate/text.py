@@ -138,7 +138,8 @@ def page(facts: dict[str, Any]) -> str:
     meaning = "Large differences mean that propensities or predictions are wrong."
     change = PageTable("Change by estimator", ["", *kinds], by_estimator, meaning)
     sections = [
-        PageSection("Change to the logged ranker", list(_pairs(facts)), tables=[PageTable("", _HEAD, rows)]),
+        PageSection(tables=[PageTable("Change to the logged ranker", _HEAD, rows)]),
+        *([PageSection("The best bundle and the others", list(_pairs(facts)))] if facts["pairs"] else []),
         PageSection(f"The check {'finds no fault in' if holds else 'does not confirm'} the model", [_check(facts)]),
         PageSection("Where the weight comes from", list(_weights(facts)), tables=[weight, change]),
     ]

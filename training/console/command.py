@@ -85,23 +85,29 @@ def run_command(
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
     """Raise RecipeError unless a command can write the files that its output options name, and no other option does."""
-    options = {os.path.realpath(path): option for option, path in inputs.items() if path is not None}
+    named_by = {os.path.realpath(path): option for option, path in inputs.items() if path is not None}
     for option, path in ((option, path) for option, path in outputs.items() if path is not None):
         if not path.parent.is_dir():
             raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
         if path.is_dir():
             raise RecipeError(f"{option} {path}: is a folder; choose another name")
-        if not os.access(path if is_written_in_place(path) else path.parent, os.W_OK):
+        in_place = is_written_in_place(path)
+        if not os.access(path if in_place else path.parent, os.W_OK):
             raise RecipeError(f"{option} {path}: {path.parent} cannot be written to; choose another folder")
-        if (other := options.setdefault(os.path.realpath(path), option)) != option:
-            raise RecipeError(f"{other} and {option} name the same file, {path}: choose another {option}")
+        for place, other in named_by.items() if not in_place else ():
+            if os.path.realpath(path) == place or (path.exists() and Path(place).exists() and path.samefile(place)):
+                raise RecipeError(f"{other} and {option} name the same file, {path}: choose another {option}")
+            if path.exists() and path.suffix not in (".html", ".json") and path.resolve().is_relative_to(place):
+                raise RecipeError(f"{option} {path}: {other} reads this file; choose another {option}")
+        named_by[os.path.realpath(path)] = option
 
 
 def write_output(path: Path | None, content: Callable[[], str], console: Console) -> None:
     """Write the file that an option names, if it is given, and print its path."""
     if path is not None:
         atomic_write(path, content())
-        console.print(f"written: {path}", markup=False, soft_wrap=True)
+        if not is_written_in_place(path):  # a redirected output would be overwritten
+            console.print(f"written: {path}", markup=False, soft_wrap=True)
 
 
 def print_table(

@@ -147,9 +147,9 @@ def _scan_files(files: Sequence[Path]) -> pl.LazyFrame:
         for file in files:
             columns = {f"{name!r} of type {kind}" for name, kind in pl.read_parquet_schema(file).items()}
             first = columns if first is None else first
-            if differing := listed(sorted(columns ^ first)):
-                fault = f"has other columns than {files[0]}: one of them has {differing}"
-                raise DataError(file, f"{fault}; give files of one schema")
+            if columns != first:
+                here, there = (listed(sorted(names)) or "nothing" for names in (columns - first, first - columns))
+                raise DataError(file, f"has {here} where {files[0]} has {there}: give files of the same columns")
         return pl.scan_parquet([*files], glob=False).with_columns(binary().cast(pl.String))
     except UNREADABLE as error:
         raise DataError(file, f"cannot be read as Parquet: {_first_line(error)}") from error
@@ -157,15 +157,17 @@ def _scan_files(files: Sequence[Path]) -> pl.LazyFrame:
 
 def _with_numbers(rows: pl.LazyFrame, names: Mapping[str, str], path: Path) -> pl.LazyFrame:
     """Return rows whose columns of numbers have the types of :data:`NUMBERS`; raise DataError where one has others."""
-    for name, kind in NUMBERS.items():
-        if (column := names.get(name)) is not None:
-            value = pl.col(column).cast(pl.Float64)
-            valid = value.is_finite() & (pl.lit(name != "position") | ((value >= 1.0) & (value == value.round())))
-            if (wrong := collected(rows.filter(~valid).select(column).head(1), path)).height:
-                fault = f"expected {'places from 1' if name == 'position' else 'numbers'}, found {wrong.item()!r}"
-                raise DataError(path, f"{fault}: join the served log again", column=column)
-            rows = rows.with_columns(value.cast(kind).alias(column))
-    return rows
+    values = {name: pl.col(names[name]).cast(pl.Float64) for name in NUMBERS if name in names}
+    valid = {name: value.is_finite() for name, value in values.items()}
+    if (place := values.get("position")) is not None:
+        valid["position"] &= (place >= 1.0) & (place == place.round())
+    wrong = rows.select(pl.col(names[name]).filter(~is_valid).first().alias(name) for name, is_valid in valid.items())
+    for name, value in collected(wrong, path).row(0, named=True).items() if valid else ():
+        if value is not None:
+            expected = "places from 1" if name == "position" else "numbers"
+            fault = f"expected {expected}, found {value!r}: join the served log again"
+            raise DataError(path, fault, column=names[name])
+    return rows.with_columns(value.cast(NUMBERS[name]).alias(names[name]) for name, value in values.items())
 
 
 def collected(rows: pl.LazyFrame, path: Path) -> pl.DataFrame:

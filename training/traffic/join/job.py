@@ -190,7 +190,7 @@ class _Run:
             job, notes = self._job, list[str]()
             served = [job.served] if job.served.is_file() else log_files(job.served, notes.append)
             events = [file for path in job.events for file in event_files(path, notes.append)]
-            for file in events:  # a wrong one is refused before the served log is read
+            for file in filter(Path.is_file, events):  # a wrong one is refused before the served log is read
                 read_listed(file, lambda there: any(b.frame.height for b in event_batches(there, job.labels, 100)))
             return {"served": [str(path) for path in served], "events": [str(path) for path in events], "notes": notes}
 

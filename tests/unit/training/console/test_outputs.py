@@ -20,6 +20,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows").write_text("data")
     (tmp_path / "link").symlink_to("rows")
+    (tmp_path / "hard").hardlink_to("rows")
     return tmp_path
 
 
@@ -27,6 +28,7 @@ def folder(tmp_path, monkeypatch):
     ("out", "json", "says"),
     [
         ("rows", None, r"^--data and --out name the same file, .*/rows: choose another --out$"),
+        ("hard", None, r"^--data and --out name the same file, .*/hard: choose another --out$"),
         (None, "link", r"^--data and --json name the same file, .*/link: choose another --json$"),
         ("page", "../{name}/page", "^--out and --json name the same file, .*/page: choose another --json$"),
         ("no/page", None, "--out .*: there is no folder .*/no; make it first"),
@@ -37,6 +39,14 @@ def test_an_output_that_would_overwrite_something_is_refused(folder, out, json, 
     paths = [path if path is None else folder / path.format(name=folder.name) for path in (out, json)]
     with pytest.raises(RecipeError, match=says):
         check_outputs(dict(zip(("--out", "--json"), paths, strict=True)), {"--data": folder / "rows", "--run": None})
+
+
+def test_a_file_of_a_folder_of_data_is_not_overwritten(folder):
+    for name in ("1.parquet", "numbers.json"):
+        (folder / name).write_text("")
+    with pytest.raises(RecipeError, match=r"--out .*/1\.parquet: --data reads this file"):
+        check_outputs({"--out": folder / "1.parquet"}, {"--data": folder})
+    check_outputs({"--json": folder / "numbers.json", "--out": folder / "2.parquet"}, {"--data": folder})
 
 
 def test_an_unwritable_folder_is_refused_for_what_is_written_into_it(folder, monkeypatch):

@@ -109,12 +109,12 @@ def figures():
                 f"{run['lists']:,}",
                 *(f"{run['bytes'][name] / 2**20:,.0f}" for name in ("served log", "served log, gzipped", "archive")),
                 f"{seconds['join'] + seconds['archive']:.0f}",
-                *(f"{seconds[name]:.0f}" for name in ("propensity", "estimate")),
+                *(f"{seconds[name]:.0f}" for name in ("propensity", "estimate", "estimate of three", "score")),
                 f"{max(run['peak rss mib of one process'].values()) / 1024:.1f}",
                 f"±{(change['high'] - change['low']) / 2:.3f}",
             ]
         )
-    sizes, steps = ["log, MiB", "gzipped", "archive"], ["join and archive, s", "propensity", "estimate"]
+    sizes, steps = ["log, MiB", "gzipped", "archive"], ["join and archive, s", "propensity", "estimate", "of three", "`score`"]
     return table(["lists", *sizes, *steps, "memory, GiB", "interval"], rows)
 
 

@@ -114,7 +114,10 @@ def figures():
                 f"±{(change['high'] - change['low']) / 2:.3f}",
             ]
         )
-    sizes, steps = ["log, MiB", "gzipped", "archive"], ["join and archive, s", "propensity", "estimate", "of three", "`score`"]
+    sizes, steps = (
+        ["log, MiB", "gzipped", "archive"],
+        ["join and archive, s", "propensity", "estimate", "of three", "`score`"],
+    )
     return table(["lists", *sizes, *steps, "memory, GiB", "interval"], rows)
 
 

@@ -26,6 +26,9 @@ _MOST_STEPS = 100
 _LARGEST = 500.0
 """Largest log-odds: exp of it is finite."""
 
+FARTHEST = 1e6
+"""Largest distance of a candidate's log-odds from the best of its list: a level added to both is exact to 1e-10."""
+
 SUREST = 30.0
 """Largest log-odds of the pointwise model: the probability is below 1, and a sum of L of them below L."""
 
@@ -47,7 +50,8 @@ def level_probabilities(
     """Return the probabilities ``sigmoid(odds + b)`` that add up to a number, with one b for each list.
 
     Args:
-        odds: ``(R,)`` log-odds of the candidates of N lists but for a constant; finite.
+        odds: ``(R,)`` log-odds of the candidates of N lists but for a constant; finite. Those more than
+            :data:`FARTHEST` below the best of their list count as that far below.
         expected: ``(N,)`` sums of the probabilities, above 0 and below the lists' lengths.
         starts: ``(N,)`` first candidate of each list.
 
@@ -56,6 +60,7 @@ def level_probabilities(
     """
     lengths = np.diff(starts, append=len(odds))
     highest = np.maximum.reduceat(odds, starts)
+    odds = np.maximum(odds, np.repeat(highest - FARTHEST, lengths))
     low = np.log(expected) - np.log(lengths - expected) - highest
     high = low + highest - np.minimum.reduceat(odds, starts)
     level = 0.5 * (low + high)

@@ -43,7 +43,7 @@ from listwright.ranking.first_stage import LightGbmFirstStage
 from listwright.ranking.goals import LEAST_SHARE
 from listwright.ranking.golden import difference, read
 from listwright.ranking.plain_file import to_text
-from listwright.ranking.probability import SUREST
+from listwright.ranking.probability import FARTHEST, SUREST
 from listwright.ranking.ranker_file import FACTS, RankerFacts, RankerFile, answer
 from listwright.ranking.relative import CATEGORY_KINDS, EPSILON, FIELDS, RelativeColumn
 from listwright.ranking.stages import GOLDEN, GoalsStage, LightGbmStage, OnnxStage, SecondStage
@@ -462,6 +462,7 @@ class _RankerGraph(GraphWriter):
         if any(stage.pointwise.values()):
             weight = self._of_strategy(stage.pointwise, fine, 0.0)
             odds = self._follow_scores(odds, self.add("Add", odds, self.add("Mul", pointwise, weight)))
+        odds = self.add("Max", odds, self.add("Sub", self.add("ReduceMax", odds), np.float64(FARTHEST)))
         others = self.add("Sub", self.cast(self._length, np.float64), expected)
         low = self.add("Log", self.add("Div", expected, others))
         low, high = (self.add("Sub", low, self.add(end, odds)) for end in ("ReduceMax", "ReduceMin"))

@@ -40,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _diagnose(options: argparse.Namespace, console: Console) -> None:
-    inputs = {"RECIPE": options.recipe and Path(options.recipe), "--first-stage": options.first_stage}
+    recipe_file = Path(options.recipe) if (options.recipe or "").endswith(".toml") else None  # another is a name
+    inputs = {"RECIPE": recipe_file, "--first-stage": options.first_stage}
     inputs |= {f"--data {source}": Path(source.rpartition("=")[2]) for source in options.data}
     check_outputs({"--json": options.json}, inputs | {"--propensities": options.propensities})
     check_minutes(options.minutes)

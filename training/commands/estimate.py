@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _estimate(options: argparse.Namespace, console: Console) -> None:
     inputs = {"--data": options.data, "--propensities": options.propensities}
-    check_outputs({"--out": options.out, "--json": options.json}, inputs)
+    check_outputs({"--out": options.out, "--json": options.json}, inputs, options.bundles)
     if options.jobs is not None and options.jobs < 1:
         raise RecipeError(f"--jobs {options.jobs}: expected 1 or more")
     if not 0.0 <= options.clip <= 1.0:

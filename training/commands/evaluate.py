@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _evaluate(options: argparse.Namespace, console: Console) -> int:
     outputs = {"--out": options.out, "--json": options.json, "--trec": options.trec}
-    check_outputs(outputs, {"--data": options.data, "--run": options.run, "--qrels": options.qrels})
+    locations = [location for location in (options.bundle, options.other) if location is not None]
+    check_outputs(outputs, {"--data": options.data, "--run": options.run, "--qrels": options.qrels}, locations)
     with console.status("loading"):  # a second, which --help need not wait for
         from listwright.training.evaluation.gates import as_json, facts_of, parse_gate  # noqa: PLC0415
         from listwright.training.evaluation.judgement import Judging, judge  # noqa: PLC0415
@@ -71,7 +72,6 @@ def _evaluate(options: argparse.Namespace, console: Console) -> int:
         gates = [parse_gate(gate, goals) for gate in options.gate]
     except ValueError as error:
         raise RecipeError(f"--gate {error}") from error
-    locations = [location for location in (options.bundle, options.other) if location is not None]
     judging = Judging(
         tuple(map(local_copy, locations)),
         options.data,

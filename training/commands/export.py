@@ -31,8 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _export(options: argparse.Namespace, console: Console) -> None:
-    check_outputs({"--onnx": options.onnx}, {})
     location = options.bundle
+    check_outputs({"--onnx": options.onnx}, {}, [location])
     bundle = load(location if isinstance(location, Path) else local_copy(location))
     written = write_ranker(
         bundle, options.onnx, strategy=options.strategy, specialist=options.specialist, codes=options.codes

@@ -83,9 +83,12 @@ def run_command(
         return 130
 
 
-def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None]) -> None:
+def check_outputs(
+    outputs: Mapping[str, Path | None], inputs: Mapping[str, Path | None], bundles: Iterable[str | Path] = ()
+) -> None:
     """Raise RecipeError unless a command can write the files that its output options name, and no other option does."""
     named_by = {os.path.realpath(path): option for option, path in inputs.items() if path is not None}
+    named_by |= {os.path.realpath(path): "BUNDLE" for path in bundles if isinstance(path, Path)}
     for option, path in ((option, path) for option, path in outputs.items() if path is not None):
         if not path.parent.is_dir():
             raise RecipeError(f"{option} {path}: there is no folder {path.parent}; make it first")
@@ -97,7 +100,8 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path 
         for place, other in named_by.items() if not in_place else ():
             if os.path.realpath(path) == place or (path.exists() and Path(place).exists() and path.samefile(place)):
                 raise RecipeError(f"{other} and {option} name the same file, {path}: choose another {option}")
-            if path.exists() and path.suffix not in (".html", ".json") and path.resolve().is_relative_to(place):
+            is_ignored = path.suffix in (".html", ".json") and other != "BUNDLE"  # as data
+            if path.exists() and not is_ignored and path.resolve().is_relative_to(place):
                 raise RecipeError(f"{option} {path}: {other} reads this file; choose another {option}")
         named_by[os.path.realpath(path)] = option
 

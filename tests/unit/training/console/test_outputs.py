@@ -46,7 +46,10 @@ def test_a_file_of_a_folder_of_data_is_not_overwritten(folder):
         (folder / name).write_text("")
     with pytest.raises(RecipeError, match=r"--out .*/1\.parquet: --data reads this file"):
         check_outputs({"--out": folder / "1.parquet"}, {"--data": folder})
-    check_outputs({"--json": folder / "numbers.json", "--out": folder / "2.parquet"}, {"--data": folder})
+    outputs = {"--json": folder / "numbers.json", "--out": folder / "2.parquet"}
+    check_outputs(outputs, {"--data": folder})
+    with pytest.raises(RecipeError, match=r"--json .*/numbers\.json: BUNDLE reads this file"):
+        check_outputs(outputs, {}, [folder])
 
 
 def test_an_unwritable_folder_is_refused_for_what_is_written_into_it(folder, monkeypatch):

@@ -18,7 +18,7 @@ from listwright.training.first_stage import lambdamart
 from listwright.training.pipeline.steps import load
 from listwright.training.recipe import config
 from listwright.training.traffic.estimate.estimate import summarise
-from listwright.training.traffic.estimate.lists import PartWork, fit_models, keep_usable, value_rows
+from listwright.training.traffic.estimate.lists import Models, PartWork, fit_models, keep_usable, value_rows
 from listwright.training.traffic.propensity import RESAMPLES, swap_evidence
 from listwright_lab.science.position_bias import SPEC, replace_trees, sets_of, show
 from listwright_lab.science.tafeng import draw_lists
@@ -185,17 +185,17 @@ def propensities_of(rows: pl.DataFrame) -> Propensities:
     return np.exp(logs[0]), np.cov(logs[1:], rowvar=False)
 
 
-@dataclass
-class _SinglePrediction:
+class _SinglePrediction(lightgbm.Booster):
     """Model that predicts once, and returns the same again: all clips are of the same rows."""
 
-    trees: lightgbm.Booster
-    values: Float[np.ndarray, " R"] | None = None
+    def __init__(self, trees: lightgbm.Booster) -> None:
+        self._trees = trees
+        self._values: Any = None
 
-    def predict(self, features: Float[np.ndarray, "R D"]) -> Float[np.ndarray, " R"]:
-        if self.values is None:
-            self.values = np.asarray(self.trees.predict(features))
-        return self.values
+    def predict(self, data: Any, *_: Any, **_options: Any) -> Any:
+        if self._values is None:
+            self._values = self._trees.predict(data)
+        return self._values
 
 
 def estimate_log(
@@ -209,7 +209,9 @@ def estimate_log(
     _, facts, left_out = keep_usable(log.rows, "", PLACES)
     sample = slice(0, MODEL_LISTS * PLACES)
     fitted = fit_models(facts[sample], log.features[sample], values)
-    models: Any = {name: [(_SinglePrediction(trees), base) for trees, base in folds] for name, folds in fitted.items()}
+    models: Models = {
+        name: tuple((_SinglePrediction(trees), base) for trees, base in folds) for name, folds in fitted.items()
+    }
     work = PartWork((), Path("rows"), "clicks", "", values, covariance, 0.0, models)
 
     def summary(clip: float) -> dict[str, Any]:

@@ -46,11 +46,11 @@ def _best_first(facts: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(facts["bundles"], key=lambda row: -row["value"])
 
 
-def _interval(estimate: dict[str, float]) -> str:
+def _interval(estimate: dict[str, Any]) -> str:
     return f"[{estimate['low']:+.4f}, {estimate['high']:+.4f}]"
 
 
-def _difference(estimate: dict[str, float], judged: dict[str, Any]) -> str:
+def _difference(estimate: dict[str, Any], judged: dict[str, Any]) -> str:
     low, high = judged["reach"]
     bounds = f"; between {low:+.4f} and {high:+.4f}, depending on candidates without clicks"
     return f"{estimate['value']:+.4f} {_interval(estimate)}{bounds if judged['verdict'] == 'depends' else ''}"

@@ -1,7 +1,6 @@
 """Temperatures that are planted and found again, and calibration errors that can be checked by hand."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,8 +22,10 @@ from listwright.training.evaluation.calibration import (
     without_choice,
 )
 from listwright.training.evaluation.reliability import StatedProbabilities
+from listwright.training.recipe.config import Recipe
 from listwright.training.reporting.measures.scores import measure_scores, reliability
 from listwright.training.reporting.score_sections import calibration_title, score_lines, score_sections
+from support.stand_ins import standing_in
 
 LENGTH = 5
 
@@ -146,7 +147,7 @@ def test_equal_scores_have_no_temperature_whatever_they_are(scale, value):
 
 
 SCHEMA = FeatureSchema(features=(Feature(name="x"),))
-RECIPE = SimpleNamespace(first_stage=None)
+RECIPE = standing_in(Recipe, first_stage=None)
 
 
 def dataset(found):

@@ -171,9 +171,9 @@ def test_a_bundle_without_probabilities_has_no_such_figures_and_gates(models, da
 
 
 def ndcg_of(gains, order):
-    codes = np.arange(len(gains))
-    ideal = dcg(np.argsort(-gains), cutoff=10, gains=gains)
-    return dcg(codes[order], cutoff=10, gains=gains) / ideal
+    codes, of_codes = np.arange(len(gains)), gains.tolist()
+    ideal = dcg(np.argsort(-gains), cutoff=10, gains=of_codes)
+    return dcg(codes[order], cutoff=10, gains=of_codes) / ideal
 
 
 @pytest.mark.parametrize("weights", [None, {"margin": 2.0}])

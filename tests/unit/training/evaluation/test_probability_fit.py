@@ -67,7 +67,7 @@ def test_probabilities_fall_along_the_scores_and_add_up_to_the_expected_number()
     expected = np.add.reduceat(sigmoid(stage.slope * lists.levels + stage.intercept), lists.offsets[:-1])
     for n in range(60):
         stated = lists.probabilities(np.array([n]), "first_stage", stage)
-        order = np.argsort(lists.ranked.first_scores[lists.rows_of([n])])
+        order = np.argsort(lists.ranked.first_scores[lists.rows_of(np.array([n]))])
         assert (np.diff(stated[order]) >= 0.0).all()
         assert stated.sum() == pytest.approx(expected[n], abs=1e-9)
 
@@ -106,7 +106,7 @@ def test_candidates_below_the_cutoff_are_calibrated_by_the_first_stage():
     lists, _ = planted(200, lengths=(6, 12))
     first, cut = lists.ranked.first_scores, lists.ranked.first_scores.copy()
     for n in range(lists.valid):
-        rows = lists.rows_of([n])
+        rows = lists.rows_of(np.array([n]))
         cut[rows[np.argsort(-first[rows])[4:]]] = np.nan
     lists = dataclasses.replace(lists, ranked=lists.ranked._replace(scores={"dlcm": cut, "first_stage": first}))
     stage = lists.fit_stage(np.arange(200), ("dlcm", "first_stage"))
@@ -115,7 +115,7 @@ def test_candidates_below_the_cutoff_are_calibrated_by_the_first_stage():
     assert lists.loss(np.arange(200), stated) < 0.5
     for n in range(lists.valid):
         own = lists.probabilities(np.array([n]), "dlcm", stage)
-        assert (np.diff(own[np.argsort(first[lists.rows_of([n])])]) >= 0.0).all()
+        assert (np.diff(own[np.argsort(first[lists.rows_of(np.array([n]))])]) >= 0.0).all()
 
 
 def level_of(levels, relevant, length=2):

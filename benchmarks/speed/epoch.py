@@ -1,5 +1,6 @@
-"""``python -m benchmarks.speed.epoch``: what drawing and padding batches takes of an epoch, and what sorting by length
-saves.
+"""``python -m benchmarks.speed.epoch``: what drawing and padding batches takes of an epoch, what sorting by length
+saves, and from which size of a batch on all threads are faster than one. Set ``OMP_WAIT_POLICY=PASSIVE``, as commands
+do.
 
 Lists of 5 to 100 candidates, lengths spread evenly over magnitudes, 136 features and the first stage's score, batches
 of 80. Every model takes one epoch to warm up, then the fastest of the timed ones counts. The cheaper the model, the
@@ -9,16 +10,18 @@ larger the share of the batches: the pointwise MLP is the worst case.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from listwright.ranking.features import Feature, FeatureSchema
 from listwright.training.data.dataset import Dataset
 from listwright.training.networks.ranker import Ranker
-from listwright.training.recipe.model import MlpSpec, NetworkSpec, QilcmSpec
+from listwright.training.recipe.model import MlpSpec, NetworkSpec, Qilcm2Spec, QilcmSpec
 from listwright.training.second_stage import batching
 from listwright.training.second_stage.batching import Lists
 from listwright.training.second_stage.loop import loss_of
@@ -34,17 +37,25 @@ MODELS: dict[str, NetworkSpec] = {
     "qilcm": QilcmSpec(confusion_pairs="all"),
 }
 
+BY_THREADS: dict[str, NetworkSpec] = {"qilcm": QilcmSpec(), "qilcm2": Qilcm2Spec()}
+LENGTHS = (5, 10, 20, 40, 100)
+"""Lengths of lists of which one thread and all are compared; 16 features."""
+
 
 def planted(rng: np.random.Generator) -> Dataset:
     """Return random numbers as data; only the time is measured."""
-    lengths = np.exp(rng.uniform(np.log(SHORTEST), np.log(LONGEST + 1), QUERIES)).astype(int)
+    return of_lengths(rng, np.exp(rng.uniform(np.log(SHORTEST), np.log(LONGEST + 1), QUERIES)).astype(int), FEATURES)
+
+
+def of_lengths(rng: np.random.Generator, lengths: Int[np.ndarray, " N"], count: int) -> Dataset:
+    """Return lists of some lengths with so many features."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Dataset(
-        features=rng.random((int(offsets[-1]), FEATURES), dtype=np.float32),
+        features=rng.random((int(offsets[-1]), count), dtype=np.float32),
         labels=rng.integers(0, 5, int(offsets[-1])).astype(np.int32),
         offsets=offsets,
-        qids=tuple(f"q{n}" for n in range(QUERIES)),
-        schema=FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(FEATURES))),
+        qids=tuple(f"q{n}" for n in range(len(lengths))),
+        schema=FeatureSchema(features=tuple(Feature(name=f"f{d}") for d in range(count))),
     )
 
 
@@ -72,7 +83,7 @@ def measure(spec: NetworkSpec, data: Dataset, epochs: int, device: str) -> dict[
     torch.manual_seed(0)
     scores = np.random.default_rng(1).normal(size=data.rows)
     lists = Lists(data, scores, cutoff=spec.cutoff, append_score=True, device=device)
-    model = Ranker(data.schema, lists.matrix, spec, FEATURES).to(device).train()
+    model = Ranker(data.schema, lists.matrix, spec, len(data.schema)).to(device).train()
     optimizer = torch.optim.Adam(model.parameters())
     times = [epoch(model, lists, spec, optimizer) for _ in range(epochs + 1)][1:]
     drawing, whole = min(times, key=lambda pair: pair[1])
@@ -93,6 +104,20 @@ def padding(data: Dataset, size: int) -> dict[str, float]:
     }
 
 
+def by_threads(name: str, length: int, epochs: int) -> dict[str, object]:
+    """Return the seconds of an epoch over lists of one length by one thread and by all, taken in turns."""
+    rng, spec, smallest = np.random.default_rng(0), BY_THREADS[name], batching.LARGE
+    data = of_lengths(rng, np.full(max(400, 16_000 // length), length), 16)
+    taken: dict[str, list[float]] = {"one": [], "all": []}
+    for _ in range(epochs):
+        for threads, batching.LARGE in (("one", data.rows), ("all", 0)):
+            taken[threads].append(measure(spec, data, 1, "cpu")["seconds"])
+    batching.LARGE = smallest
+    seconds = {threads: min(values) for threads, values in taken.items()}
+    ratio = round(seconds["all"] / seconds["one"], 2)
+    return {"model": name, "length": length, "candidates": spec.batch_size * length, **seconds, "ratio": ratio}
+
+
 def main() -> int:
     """Run the command line; write ``benchmarks/results/epoch.json``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.epoch", description=__doc__)
@@ -105,14 +130,19 @@ def main() -> int:
         print(f"{name:>30}  epoch {figures['seconds']:7.3f} s, batches {100 * figures['share']:5.2f} %")
     padded = padding(data, 80)
     print(f"padded over real candidates: {padded['buckets']}, without buckets {padded['without']}")
+    rows = [by_threads(name, length, options.epochs) for name in BY_THREADS for length in LENGTHS]
+    for row in rows:
+        print(", ".join(f"{name} {value}" for name, value in row.items()))
     result: dict[str, object] = {
         "queries": QUERIES,
         "candidates": data.rows,
         "lengths": [SHORTEST, LONGEST],
         "features": FEATURES,
         "threads": torch.get_num_threads(),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         "models": models,
         "padded_over_real_candidates": padded,
+        "by_threads": rows,
     }
     command = f"python -m benchmarks.speed.epoch --epochs {options.epochs} --device {options.device}"
     print(machine.save("epoch", command, result))

@@ -3,7 +3,6 @@
 import re
 
 from benchmarks.tables import context
-from benchmarks.tables.entrants import DEFAULT
 from listwright.service.settings import PREFIX, Settings
 from support.pages.figure_blocks import ROOT, blocks, page, result, table
 from support.pages.quality import DEMO, QUALITY, quality
@@ -12,11 +11,10 @@ README = page("README.md")
 
 
 def speed():
-    """Milliseconds, lists a second, memory and seconds, each with the page that has more."""
+    """Milliseconds, lists a second and memory, each with the page that has more."""
     formats = {row["format"]: row["p50_ms"] for row in result("floor")["table"] if row["candidates"] == 100}
     rates = [row["per_second"] for row in result("throughput")["clients"] if row["settings"][0] == "2"]
     memory = result("service")["start_up"]["resident_mb_when_ready"]
-    seconds = [row["entrants"][DEFAULT]["wall_s"] for row in result("tables")["tables"]]
     rows = [
         [
             "answer for 100 candidates of 136 features, ms, median, by format",
@@ -27,10 +25,6 @@ def speed():
             f"[{min(rates):,.0f} to {max(rates):,.0f}](docs/benchmarks.md#the-service-alone)",
         ],
         ["memory of a worker with the demo bundle, MB", f"[{memory:.0f}](docs/results.md#speed)"],
-        [
-            f"default fit on each of {len(seconds)} public tables, s",
-            f"[{min(seconds):.0f} to {max(seconds):.0f}](docs/tables.md#the-default-fit)",
-        ],
     ]
     return table(["on two cores", ""], rows)
 

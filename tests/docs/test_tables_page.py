@@ -52,7 +52,7 @@ def defaults():
                 ships,
             ]
         )
-    head = ["table", "default fit over picked", "seconds, CPU", "ships"]
+    head = ["table", "default fit over picked", "seconds by one thread, CPU", "ships"]
     return table(head, rows)
 
 

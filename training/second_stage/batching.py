@@ -20,6 +20,9 @@ from listwright.training.recipe.model import DcmSpec, DlcmSpec, NetworkSpec
 BUCKETS = 8
 """Batches whose lists are sorted by length together: enough to save padding, few enough to stay random."""
 
+LARGE = 2500
+"""Padded candidates from which a batch is worth more than one thread, by ``python -m benchmarks.speed.epoch``."""
+
 
 class Batch(NamedTuple):
     """Padded lists: ``features (B, L, E)``, ``labels (B, L)``, ``mask (B, L)`` with True = real candidate.
@@ -144,9 +147,17 @@ class Lists:
             size: Number of lists in a batch.
             rng: Generator that shuffles queries and batches; None keeps the data's order.
             similar: Whether shuffled lists of similar length come together.
+
+        Meanwhile torch has one thread for a batch below :data:`LARGE`: waiting for others would take longer.
         """
-        for queries in self._plan(size, rng, BUCKETS if similar else 1):
-            yield self.batch(queries)
+        most = torch.get_num_threads()
+        try:
+            for queries in self._plan(size, rng, BUCKETS if similar else 1):
+                batch = self.batch(queries)
+                torch.set_num_threads(1 if batch.mask.numel() < LARGE else most)
+                yield batch
+        finally:
+            torch.set_num_threads(most)
 
     def _plan(self, size: int, rng: np.random.Generator | None, buckets: int) -> list[Int[np.ndarray, " B"]]:
         order = np.arange(len(self))

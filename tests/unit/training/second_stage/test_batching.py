@@ -100,3 +100,15 @@ def test_batches_of_one_bucket_come_in_random_order():
     lists = unscored(dataset(lengths), cutoff=1000, append_score=False)
     order = [batch.mask.shape[1] for batch in lists.batches(8, np.random.default_rng(2))]
     assert order != sorted(order)
+
+
+def test_small_batches_have_one_thread():
+    lists, most = unscored(dataset([30] * 200), cutoff=100, append_score=False), torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        found = [(batch.mask.numel(), torch.get_num_threads()) for batch in lists.batches(90)]
+        assert found == [(2700, 3), (2700, 3), (600, 1)]
+        next(lists.batches(10))
+        assert torch.get_num_threads() == 3, "an iteration that is given up leaves them as they were"
+    finally:
+        torch.set_num_threads(most)

@@ -108,12 +108,12 @@ def by_threads(name: str, length: int, epochs: int) -> dict[str, object]:
     """Return the seconds of an epoch over lists of one length by one thread and by all, taken in turns."""
     rng, spec, smallest = np.random.default_rng(0), BY_THREADS[name], batching.LARGE
     data = of_lengths(rng, np.full(max(400, 16_000 // length), length), 16)
-    taken: dict[str, list[float]] = {"one": [], "all": []}
+    timings: dict[str, list[float]] = {"one": [], "all": []}
     for _ in range(epochs):
         for threads, batching.LARGE in (("one", data.rows), ("all", 0)):
-            taken[threads].append(measure(spec, data, 1, "cpu")["seconds"])
+            timings[threads].append(measure(spec, data, 1, "cpu")["seconds"])
     batching.LARGE = smallest
-    seconds = {threads: min(values) for threads, values in taken.items()}
+    seconds = {threads: min(values) for threads, values in timings.items()}
     ratio = round(seconds["all"] / seconds["one"], 2)
     return {"model": name, "length": length, "candidates": spec.batch_size * length, **seconds, "ratio": ratio}
 

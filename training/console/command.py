@@ -100,7 +100,7 @@ def check_outputs(
         for place, other in named_by.items() if not in_place else ():
             if os.path.realpath(path) == place or (path.exists() and Path(place).exists() and path.samefile(place)):
                 raise RecipeError(f"{other} and {option} name the same file, {path}: choose another {option}")
-            is_ignored = path.suffix in (".html", ".json") and other != "BUNDLE"  # as data
+            is_ignored = path.suffix in (".html", ".json") and other != "BUNDLE"  # no data are in them
             if path.exists() and not is_ignored and path.resolve().is_relative_to(place):
                 raise RecipeError(f"{option} {path}: {other} reads this file; choose another {option}")
         named_by[os.path.realpath(path)] = option
